@@ -1,0 +1,71 @@
+# `make help` lists the targets; docs/reference/make.md describes them.
+
+PYTHON ?= python3
+ROUNDS ?= 1000
+SEED ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-servers soak demo lint types layers bench bench-check lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: $(READY) ## run the fast tests; needs nothing but Python
+	@$(BIN)/pytest -m "not servers and not soak"
+
+test-servers: $(READY) ## run the tests against real servers; needs Java 17 and Maven
+	@.ci/require-java
+	@$(BIN)/pytest -m servers
+
+soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
+	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+demo: $(READY) ## kill a writer again and again, and count what was kept
+	@$(BIN)/python examples/crash_demo.py
+
+lint: $(READY) ## check the code's rules and its format
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: $(READY) ## check the types
+	@$(BIN)/mypy
+
+layers: $(READY) ## check that a layer imports only the layers below it
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY) ## measure, print the tables and keep the numbers in benchmarks/results
+	@$(BIN)/python -m benchmarks
+
+bench-check: $(READY) ## measure, and fail when a target is missed
+	@$(BIN)/python -m benchmarks --check
+
+lock: $(READY) ## choose the versions of requirements.lock anew
+	@$(PIP) install uv
+	@echo "Choosing versions for requirements.lock ..."
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
+	    --extra dev --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	    --output-file requirements.lock pyproject.toml
+
+clean: ## remove the environment, the caches and what was built
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The environment holds exactly the versions of requirements.lock, and this package from src.
+$(READY): pyproject.toml requirements.lock
+	@command -v "$(PYTHON)" >/dev/null || { \
+	    echo "No '$(PYTHON)' found. Install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Runnel needs Python 3.11 or newer, and '$(PYTHON)' is $$("$(PYTHON)" --version)." \
+	         "Name another: make PYTHON=python3.11"; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "Setting up $(VENV) from requirements.lock (once, about a minute) ..."
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@

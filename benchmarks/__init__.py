@@ -1,0 +1,1 @@
+"""Benchmarks: programs that measure Runnel beside a peer and print tables of ratios."""

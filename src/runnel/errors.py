@@ -1,0 +1,181 @@
+"""Every error that Runnel raises on purpose.
+
+An error says what is wrong and where, keeps its values as attributes, and carries a hint: what to do next.
+Its class says whether trying again can help.
+
+    RunnelError
+    ├── Transient                 the same call may succeed later
+    │   ├── DirectoryOwned        another process has the data directory open
+    │   ├── DiskLow               free space is below the low-disk mark
+    │   └── PartitionFailed       a write or a sync failed; the partition refuses writes until the disk is well
+    └── Permanent                 the same call will fail again
+        ├── InvalidSetting        a setting has an unknown name or a value outside of its range
+        ├── InvalidBatch          bytes that are no acceptable record batch
+        │   ├── CorruptBatch      its checksum, lengths or counts do not fit each other
+        │   └── BatchTooLarge     it is larger than the topic or a segment allows
+        ├── OffsetOutOfRange      the offset is before the start or after the end of the partition
+        ├── SequenceError         an idempotent producer's batch does not follow the last one
+        │   ├── OutOfOrderSequence
+        │   └── StaleProducerEpoch
+        ├── DamagedLog            bytes that were synced are not what was written
+        ├── UnusableDirectory     not a data directory of ours, or of a newer format
+        ├── ReplayFailed          a state that lives in a log could not be rebuilt
+        └── Closed                the log was closed
+"""
+
+from __future__ import annotations
+
+
+class RunnelError(Exception):
+    """What went wrong, and a hint what to do next."""
+
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.hint})" if self.hint else self.what
+
+
+class Transient(RunnelError):
+    """The same call may succeed later."""
+
+
+class Permanent(RunnelError):
+    """The same call will fail again."""
+
+
+class DirectoryOwned(Transient):
+    def __init__(self, path: str, pid: int | None) -> None:
+        owner = f"process {pid}" if pid is not None else "another process"
+        super().__init__(
+            f"data directory {path} is in use by {owner}",
+            hint="stop that process, or use another directory",
+        )
+        self.path = path
+        self.pid = pid
+
+
+class DiskLow(Transient):
+    def __init__(self, path: str, free: int, mark: int) -> None:
+        super().__init__(
+            f"the disk of {path} has {free:,} bytes free, below the low-disk mark of {mark:,}",
+            hint="free some space or lower the retention; writes go on by themselves afterwards",
+        )
+        self.path = path
+        self.free = free
+        self.mark = mark
+
+
+class PartitionFailed(Transient):
+    def __init__(self, partition: str, doing: str, cause: BaseException) -> None:
+        super().__init__(
+            f"partition {partition} refuses writes: {doing} failed: {cause}",
+            hint="records that were acknowledged are safe and can be read; "
+            "writes go on by themselves when the disk is well again",
+        )
+        self.partition = partition
+        self.doing = doing
+        self.cause = cause
+
+
+class InvalidSetting(Permanent):
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"setting {name} = {value!r}", hint=f"expected {expected}")
+        self.name = name
+        self.value = value
+        self.expected = expected
+
+
+class InvalidBatch(Permanent):
+    """Bytes that are no acceptable record batch."""
+
+
+class CorruptBatch(InvalidBatch):
+    """A batch whose checksum, lengths or counts do not fit each other."""
+
+
+class BatchTooLarge(InvalidBatch):
+    def __init__(self, size: int, limit: int, setting: str) -> None:
+        super().__init__(
+            f"record batch of {size:,} bytes is over {setting} = {limit:,}",
+            hint=f"send smaller batches or raise {setting}",
+        )
+        self.size = size
+        self.limit = limit
+        self.setting = setting
+
+
+class OffsetOutOfRange(Permanent):
+    def __init__(self, partition: str, offset: int, start: int, end: int) -> None:
+        super().__init__(
+            f"offset {offset} of partition {partition} is outside of {start}..{end}",
+            hint=f"records before {start} were deleted by retention or on request; the next one gets {end}",
+        )
+        self.partition = partition
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class SequenceError(Permanent):
+    """An idempotent producer's batch does not follow the last one."""
+
+
+class OutOfOrderSequence(SequenceError):
+    def __init__(self, producer_id: int, epoch: int, sequence: int, expected: int) -> None:
+        super().__init__(
+            f"producer {producer_id} epoch {epoch} sent sequence {sequence}, expected {expected}",
+            hint="a batch before it was lost or is older than the five that are remembered",
+        )
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = sequence
+        self.expected = expected
+
+
+class StaleProducerEpoch(SequenceError):
+    def __init__(self, producer_id: int, epoch: int, current: int) -> None:
+        super().__init__(
+            f"producer {producer_id} wrote with epoch {epoch}, but epoch {current} is in force",
+            hint="a newer copy of this producer has taken over",
+        )
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.current = current
+
+
+class DamagedLog(Permanent):
+    """Bytes that were synced are not what was written: the disk, or somebody, changed them."""
+
+    def __init__(self, path: str, position: int, first_offset: int, next_offset: int | None, reason: str) -> None:
+        until = f"before offset {next_offset}" if next_offset is not None else "to the end of the segment"
+        resume = f"read on from offset {next_offset}" if next_offset is not None else "read another segment"
+        super().__init__(
+            f"{path} is damaged at position {position:,}: {reason}; "
+            f"records from offset {first_offset} {until} cannot be read",
+            hint=f"restore the file from a backup, or {resume}",
+        )
+        self.path = path
+        self.position = position
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+
+
+class UnusableDirectory(Permanent):
+    def __init__(self, path: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"{path} cannot be used as a data directory: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+
+class ReplayFailed(Permanent):
+    """A state that lives in a log could not be rebuilt."""
+
+
+class Closed(Permanent):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is closed", hint="open it again")
+        self.name = name

@@ -1,0 +1,209 @@
+"""The disk as an argument, so that a test can break it.
+
+`Files` is all that Runnel asks of a file system. Its rules are POSIX's strict ones, and callers rely on no more:
+
+- what was written is safe only after `File.sync` returned; a crash may keep any part of the rest;
+- a file that was created, renamed or removed is so after a crash only if `sync_directory` of its folder returned;
+- a failed `sync` says nothing of what is on the disk, and asking again proves nothing.
+
+A file stays readable while somebody holds its `File`, also after it was removed: it is closed when the last
+holder lets it go, never under a reader.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+BUFFERS_PER_CALL = 512  # Linux takes at most 1,024 buffers in one pwritev
+
+
+class File(Protocol):
+    def size(self) -> int: ...
+
+    def read(self, length: int, position: int) -> bytes:
+        """The bytes from `position`; fewer than `length` only at the end of the file."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all the buffers one after the other, or raise OSError; then any part may have been written."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when all that was written, and the file's size, are on the disk."""
+        ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a folder, in no order."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def modified(self, path: str) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def free_space(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> Lock | None:
+        """Own the file until the process ends or `release` is called; None when another one owns it.
+
+        The owner's process id is the file's content.
+        """
+        ...
+
+
+class DiskFile:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._descriptor = -1
+        self._descriptor = os.open(path, flags, 0o644)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing = length - len(data)
+        while missing:  # a signal or the end of the file cut the call short
+            more = os.pread(self._descriptor, missing, position + length - missing)
+            if not more:
+                break
+            parts.append(more)
+            missing -= len(more)
+        return b"".join(parts)
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        for start in range(0, len(buffers), BUFFERS_PER_CALL):
+            chunk = buffers[start : start + BUFFERS_PER_CALL]
+            size = sum(map(len, chunk))
+            written = os.pwritev(self._descriptor, chunk, position)
+            if written != size:
+                self._write_rest(b"".join(chunk), written, position)
+            position += size
+
+    def _write_rest(self, data: bytes, done: int, position: int) -> None:
+        while done < len(data):
+            written = os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+            if written == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            done += written
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+
+class DiskLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class DiskFiles:
+    """The machine's own file system."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        return DiskFile(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def modified(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_space(self, path: str) -> int:
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+    def lock(self, path: str) -> DiskLock | None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return DiskLock(descriptor)
+
+
+DISK = DiskFiles()
+
+
+def read_file(files: Files, path: str) -> bytes:
+    file = files.open(path)
+    return file.read(file.size(), 0)
+
+
+def replace_file(files: Files, path: str, content: bytes) -> None:
+    """Put `content` under `path` so that a crash leaves either the old file or the new one, whole."""
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True)
+    file.truncate(0)
+    file.write([content], 0)
+    file.sync()
+    files.rename(temporary, path)
+    files.sync_directory(os.path.dirname(path))

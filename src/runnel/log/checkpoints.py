@@ -1,0 +1,50 @@
+"""Offsets of all partitions in one small text file, as Kafka writes them.
+
+0                          the version
+2                          how many lines follow
+orders 0 1042              topic, partition, offset
+orders 1 977
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from runnel.files import Files, read_file, replace_file
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+START_OFFSETS = "log-start-offset-checkpoint"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def from_name(cls, name: str) -> TopicPartition | None:
+        """From a folder's name; None if it is no partition's."""
+        topic, dash, number = name.rpartition("-")
+        return cls(topic, int(number)) if dash and topic and number.isdecimal() and number.isascii() else None
+
+
+def write_checkpoint(files: Files, path: str, offsets: dict[TopicPartition, int]) -> None:
+    lines = ["0", str(len(offsets))]
+    lines += (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    replace_file(files, path, ("\n".join(lines) + "\n").encode())
+
+
+def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
+    """Empty if there is none; ValueError if it is not what `write_checkpoint` makes."""
+    if not files.exists(path):
+        return {}
+    version, count, *lines = read_file(files, path).decode("ascii").splitlines()
+    if version != "0" or int(count) != len(lines):
+        raise ValueError(f"{path}: version {version}, {len(lines)} of {count} lines")
+    offsets: dict[TopicPartition, int] = {}
+    for line in lines:
+        topic, partition, offset = line.split()
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets

@@ -1,0 +1,218 @@
+"""The data directory: what all partitions of one log share.
+
+    .lock                              held by the one process that owns the directory, with its pid
+    runnel-log.json                    format version, and the directory's epoch
+    .clean                             there only between a clean stop and the next start
+    recovery-point-offset-checkpoint   up to where each partition needs no check after a crash
+    log-start-offset-checkpoint        where partitions begin whose first records were deleted
+    synced-offsets                     a hint, see synced.py
+    orders-0/                          a partition
+
+The epoch counts the unclean starts and the recoveries from disk failures: whatever a partition writes after one of
+these carries a larger leader epoch than anything before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from typing import Any
+
+from runnel.clock import Clock
+from runnel.errors import DirectoryOwned, DiskLow, UnusableDirectory
+from runnel.files import Files, Lock, read_file, replace_file
+from runnel.log.checkpoints import (
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    TopicPartition,
+    read_checkpoint,
+    write_checkpoint,
+)
+from runnel.log.open_files import OpenFiles
+from runnel.log.synced import FILE_NAME as SYNCED_FILE
+from runnel.log.synced import SyncedOffsets
+from runnel.log.tail import TailCache
+from runnel.settings import SECOND, LogSettings
+
+FORMAT = 1
+LOCK_FILE = ".lock"
+META_FILE = "runnel-log.json"
+CLEAN_FILE = ".clean"
+DELETED_SUFFIX = "-delete"
+
+logger = logging.getLogger(__name__)
+
+
+class DataDirectory:
+    def __init__(self, path: str, files: Files, clock: Clock, chance: random.Random, settings: LogSettings) -> None:
+        self.path = path
+        self.files = files
+        self.clock = clock
+        self.chance = chance
+        self.settings = settings
+        self.open_files = OpenFiles(files, settings.open_files)
+        self.tails = TailCache(settings.tail_cache_bytes)
+        self.synced = SyncedOffsets(files, f"{path}/{SYNCED_FILE}")
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.start_offsets: dict[TopicPartition, int] = {}
+        self.epoch = 0
+        self.was_clean = True
+        self._lock = threading.Lock()
+        self._owned: Lock | None = None
+        self._disk_checked: int | None = None
+        self._free = 0
+
+    # --- open and close
+
+    def open(self) -> None:
+        """Own the directory and read what it says of itself; an unclean stop begins a new epoch."""
+        self._create_if_missing()
+        self._owned = self.files.lock(f"{self.path}/{LOCK_FILE}")
+        if self._owned is None:
+            raise DirectoryOwned(self.path, self._owner())
+        try:
+            self._read_meta()
+            self.recovery_points = self._checkpoint(RECOVERY_POINTS)
+            self.start_offsets = self._checkpoint(START_OFFSETS)
+        except BaseException:
+            self.release()
+            raise
+
+    def start(self, synced: dict[str, int]) -> None:
+        """From here on the directory may be written: it is not clean any more."""
+        self.synced.start(synced)
+        if self.files.exists(f"{self.path}/{CLEAN_FILE}"):
+            self.files.remove(f"{self.path}/{CLEAN_FILE}")
+            self.files.sync_directory(self.path)
+
+    def stop_clean(self) -> None:
+        self.write_recovery_points()
+        replace_file(self.files, f"{self.path}/{CLEAN_FILE}", b"")
+
+    def release(self) -> None:
+        if self._owned is not None:
+            self._owned.release()
+            self._owned = None
+
+    def _create_if_missing(self) -> None:
+        parent = self.path.rpartition("/")[0] or "/"
+        if not self.files.exists(self.path):
+            try:
+                self.files.make_directory(self.path)
+                self.files.sync_directory(parent)
+            except OSError as error:
+                raise UnusableDirectory(
+                    self.path, f"it cannot be made: {error}", hint=f"make {parent} and give yourself access"
+                ) from error
+
+    def _owner(self) -> int | None:
+        try:
+            return int(read_file(self.files, f"{self.path}/{LOCK_FILE}"))
+        except (OSError, ValueError):
+            return None
+
+    def _read_meta(self) -> None:
+        if not self.files.exists(f"{self.path}/{META_FILE}"):
+            self._refuse_if_not_empty()
+            self._write_meta()
+            return
+        meta = self._meta()
+        if meta["format"] > FORMAT:
+            raise UnusableDirectory(
+                self.path,
+                f"it has format {meta['format']}, this version of Runnel knows {FORMAT}",
+                hint="use the version of Runnel that wrote it, or a newer one",
+            )
+        self.epoch = meta["epoch"]
+        self.was_clean = self.files.exists(f"{self.path}/{CLEAN_FILE}")
+        if not self.was_clean:
+            self.next_epoch()
+
+    def _meta(self) -> dict[str, Any]:
+        try:
+            meta = json.loads(read_file(self.files, f"{self.path}/{META_FILE}"))
+            if not isinstance(meta["format"], int) or not isinstance(meta["epoch"], int):
+                raise ValueError("format and epoch are no numbers")
+            return dict(meta)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnusableDirectory(
+                self.path,
+                f"its {META_FILE} cannot be read: {error}",
+                hint="restore that file from a backup",
+            ) from error
+
+    def _refuse_if_not_empty(self) -> None:
+        ours = {LOCK_FILE, META_FILE + ".tmp", "lost+found"}
+        strangers = sorted(set(self.files.list(self.path)) - ours)
+        if strangers:
+            raise UnusableDirectory(
+                self.path,
+                f"it is no data directory of Runnel, but holds {strangers[0]}",
+                hint="name an empty or a new directory",
+            )
+
+    def _write_meta(self) -> None:
+        content = json.dumps({"format": FORMAT, "epoch": self.epoch}).encode() + b"\n"
+        replace_file(self.files, f"{self.path}/{META_FILE}", content)
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_checkpoint(self.files, f"{self.path}/{name}")
+        except ValueError as error:
+            raise UnusableDirectory(
+                self.path, f"its {name} cannot be read: {error}", hint="restore that file from a backup"
+            ) from error
+
+    # --- the shared facts
+
+    def next_epoch(self) -> int:
+        with self._lock:
+            self.epoch += 1
+            self._write_meta()
+            return self.epoch
+
+    def write_recovery_points(self) -> None:
+        write_checkpoint(self.files, f"{self.path}/{RECOVERY_POINTS}", self.recovery_points)
+
+    def save_start_offset(self, partition: TopicPartition, offset: int) -> None:
+        with self._lock:
+            offsets = {**self.start_offsets, partition: offset}
+            write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", offsets)
+            self.start_offsets = offsets
+
+    def forget_partition(self, partition: TopicPartition, synced: dict[str, int]) -> None:
+        """Before a partition goes: what is known of it must not be held against a new one of its name."""
+        with self._lock:
+            self.recovery_points.pop(partition, None)
+            self.start_offsets.pop(partition, None)
+            self.write_recovery_points()
+            write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
+            self.synced.start(synced)
+        self.tails.forget(str(partition))
+
+    def refuse_if_disk_low(self) -> None:
+        now = self.clock.elapsed()
+        if self._disk_checked is None or now - self._disk_checked >= SECOND:
+            self._disk_checked = now
+            self._free = self.files.free_space(self.path)
+        if self._free < self.settings.low_disk_bytes:
+            raise DiskLow(self.path, self._free, self.settings.low_disk_bytes)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those that have a folder, in order."""
+        found = (TopicPartition.from_name(name) for name in self.files.list(self.path))
+        return sorted(partition for partition in found if partition is not None)
+
+    def remove_deleted(self) -> None:
+        """Remove the folders of partitions whose deletion was interrupted."""
+        for name in self.files.list(self.path):
+            if name.endswith(DELETED_SUFFIX):
+                remove_folder(self.files, f"{self.path}/{name}")
+
+
+def remove_folder(files: Files, path: str) -> None:
+    for name in files.list(path):
+        files.remove(f"{path}/{name}")
+    files.remove_directory(path)

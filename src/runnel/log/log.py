@@ -1,0 +1,216 @@
+"""A log: all the partitions in one data directory, owned by one process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import threading
+from types import TracebackType
+
+from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.errors import Closed, InvalidSetting
+from runnel.files import DISK, Files
+from runnel.log.checkpoints import TopicPartition
+from runnel.log.directory import DELETED_SUFFIX, DataDirectory, remove_folder
+from runnel.log.group_commit import GroupCommit
+from runnel.log.opening import Finding, open_partition
+from runnel.log.partition import Partition
+from runnel.settings import LogSettings, TopicSettings
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+logger = logging.getLogger(__name__)
+
+
+class Log:
+    """Use `open_log`. After a clean stop a partition is opened when it is first asked for; after a crash, all are."""
+
+    def __init__(self, home: DataDirectory, *, background: bool) -> None:
+        self._home = home
+        self._commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._checkpointed = self._retained = home.clock.elapsed()
+        self._open()
+        self._thread = threading.Thread(target=self._care, name="runnel-maintenance", daemon=True)
+        if background:
+            self._thread.start()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        return self._home.path
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was a clean one."""
+        return self._home.was_clean
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What opening the partitions has cut off or found damaged."""
+        return [finding for partition in self._open_partitions() for finding in partition.findings]
+
+    def partitions(self) -> list[TopicPartition]:
+        return self._home.partitions()
+
+    def partition(self, topic: str, number: int = 0, settings: TopicSettings | None = None) -> Partition:
+        """The partition, made if it does not exist. Settings are not stored: give them whenever you open it."""
+        name = _partition_name(topic, number)
+        with self._lock:
+            if self._closed.is_set():
+                raise Closed(f"log {self.path}")
+            known = self._partitions.get(name)
+            if known is None:
+                known = self._partitions[name] = self._open_or_create(name, settings or TopicSettings())
+            elif settings is not None:
+                known.settings = settings
+            return known
+
+    def delete(self, topic: str, number: int = 0) -> None:
+        """Delete a partition with all its records."""
+        name = _partition_name(topic, number)
+        files, path = self._home.files, self.path
+        with self._lock:
+            partition = self.partition(topic, number)
+            with self._commits.exclusive():
+                partition.refuse_writes()
+                del self._partitions[name]
+                self._home.forget_partition(name, self._synced_offsets())
+                gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
+                files.rename(f"{path}/{name}", gone)
+                files.sync_directory(path)
+                self._home.open_files.forget_folder(f"{path}/{name}")
+        remove_folder(files, gone)
+
+    def commit(self) -> None:
+        """Run one round of the group commit: for those who submit without a background."""
+        self._commits.round()
+
+    def maintain(self) -> None:
+        """What the background does once a second: heal, roll, and, each in its time, retention and checkpoints."""
+        settings, now = self._home.settings, self._home.clock.elapsed()
+        for partition in self._open_partitions():
+            if partition.failed:
+                partition.heal()
+            partition.roll_if_due()
+        if now - self._retained >= settings.retention_check_ms:
+            self._retained = now
+            for name in self.partitions():
+                partition = self.partition(*name)
+                partition.apply_retention()
+                partition.expire_producers()
+        if now - self._checkpointed >= settings.checkpoint_ms:
+            self._checkpointed = now
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Make the next start after a crash short."""
+        for partition in self._open_partitions():
+            partition.checkpoint()
+        self._home.write_recovery_points()
+
+    def close(self) -> None:
+        """Commit what waits, and stop cleanly: the next start has nothing to check."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._commits.close()
+        try:
+            with self._commits.exclusive():
+                self._close_partitions()
+        finally:
+            self._home.release()
+
+    # --- parts
+
+    def _open(self) -> None:
+        self._home.open()
+        try:
+            self._home.remove_deleted()
+            known = {} if self._home.was_clean else self._home.synced.load()
+            names = self.partitions()
+            if not self._home.was_clean:
+                for name in names:
+                    self._partitions[name] = self._opened(name, TopicSettings(), known.get(str(name), 0))
+            self._home.start(self._synced_offsets())
+        except BaseException:
+            self._home.release()
+            raise
+
+    def _open_or_create(self, name: TopicPartition, settings: TopicSettings) -> Partition:
+        directory = f"{self.path}/{name}"
+        if not self._home.files.exists(directory):
+            self._home.files.make_directory(directory)
+            self._home.files.sync_directory(self.path)
+        return self._opened(name, settings, 0)
+
+    def _opened(self, name: TopicPartition, settings: TopicSettings, synced_offset: int) -> Partition:
+        state = open_partition(self._home, name, settings, synced_offset, trust=self._home.was_clean)
+        return Partition(self._home, self._commits, name, settings, state)
+
+    def _synced_offsets(self) -> dict[str, int]:
+        """What is known to be synced: a clean stop said it, or the partition is open and says it itself."""
+        known = {str(name): offset for name, offset in self._home.recovery_points.items()}
+        return known | {str(name): partition.synced_offset for name, partition in self._partitions.items()}
+
+    def _open_partitions(self) -> list[Partition]:
+        with self._lock:
+            return list(self._partitions.values())
+
+    def _close_partitions(self) -> None:
+        clean = True
+        for partition in self._open_partitions():
+            try:
+                partition.close()
+            except OSError as error:
+                clean = False
+                logger.error("partition %s could not be closed cleanly: %s", partition.id, error)
+            clean = clean and not partition.failed
+        if clean:
+            self._home.stop_clean()
+
+    def _care(self) -> None:
+        while not self._closed.wait(1):
+            try:
+                self.maintain()
+            except Exception:  # a defect or an ill disk must not end all care
+                logger.exception("maintenance of %s failed and will be tried again", self.path)
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    *,
+    settings: LogSettings | None = None,
+    files: Files = DISK,
+    clock: Clock = SYSTEM_CLOCK,
+    chance: random.Random | None = None,
+    background: bool = True,
+) -> Log:
+    """Open a data directory, or make it. Only one process can have it open.
+
+    Without `background` nothing happens but in calls: no retention, no checkpoints, no commits of `submit`.
+    """
+    home = DataDirectory(os.path.abspath(path), files, clock, chance or random.Random(), settings or LogSettings())
+    return Log(home, background=background)
+
+
+def _partition_name(topic: str, number: int) -> TopicPartition:
+    if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+        raise InvalidSetting("topic", topic, "1 to 249 letters, digits, dots, dashes and underscores")
+    if number < 0:
+        raise InvalidSetting("partition", number, "0 or more")
+    return TopicPartition(topic, number)

@@ -1,0 +1,219 @@
+"""Opening a partition: from the files of its folder to what the writer and the readers start with.
+
+After a clean stop the files are taken at their word, and the cost does not depend on their size. After a crash the
+active segment is checked from the recovery point on: every older segment was synced whole before the next one began.
+
+    a broken batch after the last offset known to be synced   is the torn end of a write: cut off
+    a broken batch before it                                  is damage: quarantined, and a new segment begins
+
+Either is logged, and reported as a `Finding`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from runnel.files import read_file
+from runnel.log.checkpoints import TopicPartition
+from runnel.log.damage import Damage
+from runnel.log.directory import DataDirectory
+from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
+from runnel.log.epochs import LeaderEpochs
+from runnel.log.place import Place
+from runnel.log.producers import Producers
+from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, damage_at
+from runnel.log.segments import Segments
+from runnel.log.snapshots import newest_snapshot, remove_snapshots, write_snapshot
+from runnel.log.walk import Broken, whole_batches
+from runnel.settings import TopicSettings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What opening after a crash met in a segment: `size` bytes from `position` on, where `offset` should stand.
+
+    They were cut off as the torn end of a write, or they are damage and were left where they are.
+    """
+
+    path: str
+    position: int
+    size: int
+    offset: int
+    reason: str
+    damage: bool = False
+
+
+@dataclass(slots=True)
+class PartitionState:
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: Producers
+    start_offset: int
+    active_started: int
+    findings: list[Finding]
+
+
+def open_partition(
+    home: DataDirectory,
+    partition: TopicPartition,
+    settings: TopicSettings,
+    synced_offset: int,
+    *,
+    trust: bool,
+) -> PartitionState:
+    """`trust` after a clean stop. `synced_offset`: all before it is known to be synced."""
+    directory = f"{home.path}/{partition}"
+    start_offset = home.start_offsets.get(partition, 0)
+    recovery_point = home.recovery_points.get(partition, 0)
+    synced_offset = max(synced_offset, recovery_point)
+    bases = _clear_leftovers(home, directory, start_offset)
+    segments = [Segment(home.open_files, directory, base, settings.index_interval_bytes) for base in bases]
+    if not segments:
+        segments = [_first_segment(home, directory, settings, start_offset)]
+    active = segments[-1]
+    if trust:
+        findings = _load_active(active, synced_offset)
+    else:
+        findings = _recover_active(home, active, recovery_point, synced_offset)
+    chain = Segments(segments)
+    end = active.next_offset
+    if active.damage is not None:
+        end = max(end, synced_offset)
+        _begin_behind_damage(home, chain, directory, end, settings)
+    # Snapshots of records that are gone would be believed when others have their offsets.
+    remove_snapshots(home.files, directory, after=end)
+    return PartitionState(
+        segments=chain,
+        epochs=_load_epochs(home, directory, chain, end),
+        producers=replayed_producers(home, directory, chain),
+        start_offset=max(start_offset, segments[0].base_offset),
+        active_started=_started(home, chain.active),
+        findings=findings,
+    )
+
+
+def replayed_producers(home: DataDirectory, directory: str, segments: Segments) -> Producers:
+    """The state of producers at the end of the segments: the newest snapshot, and the batches after it."""
+    found = newest_snapshot(home.files, directory, segments.active.next_offset)
+    offset, producers = found or (segments.base_offsets[0], Producers())
+    for segment in segments.from_offset(offset):
+        for header in segment.headers_from(offset):
+            producers.replay(header)
+    producers.expire(home.clock.now() - home.settings.producer_expiration_ms)
+    return producers
+
+
+def _clear_leftovers(home: DataDirectory, directory: str, start_offset: int) -> list[int]:
+    """The base offsets of the segments, after removing what an interrupted write or deletion has left."""
+    files = home.files
+    names = files.list(directory)
+    bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if _is_segment(name))
+    kept = [base for number, base in enumerate(bases) if number + 1 == len(bases) or bases[number + 1] > start_offset]
+    stems = {f"{base:020d}" for base in kept}
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        orphan = dot + suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in stems
+        if orphan or name.endswith(".tmp"):
+            files.remove(f"{directory}/{name}")
+    return kept
+
+
+def _is_segment(name: str) -> bool:
+    stem = name.removesuffix(LOG_SUFFIX)
+    return stem != name and len(stem) == 20 and stem.isdecimal()
+
+
+def _first_segment(home: DataDirectory, directory: str, settings: TopicSettings, base_offset: int) -> Segment:
+    segment = Segment(home.open_files, directory, base_offset, settings.index_interval_bytes)
+    segment.create()
+    home.files.sync_directory(directory)
+    return segment
+
+
+def _load_active(active: Segment, synced_offset: int) -> list[Finding]:
+    active.load(None)
+    if active.damage is None and active.next_offset < synced_offset:
+        active.quarantine(_missing(active, synced_offset))
+    return _damage_finding(active)
+
+
+def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, synced_offset: int) -> list[Finding]:
+    """Check the segment from the recovery point on, cut its torn end, and sync what is left."""
+    findings: list[Finding] = []
+    place = active.begin_recovery(recovery_point)
+    file = active.file()
+    end = file.size()
+    while True:
+        try:
+            for position, header in whole_batches(file, place.position, end, place.offset):
+                active.note(header, position)
+            break
+        except Broken as broken:
+            if broken.offset >= synced_offset:
+                finding = Finding(active.path, broken.position, end - broken.position, broken.offset, broken.reason)
+                logger.warning(
+                    "%s: cut %d bytes of a torn write at position %d, before offset %d: %s",
+                    finding.path, finding.size, finding.position, finding.offset, finding.reason,
+                )  # fmt: skip
+                findings.append(finding)
+                file.truncate(broken.position)
+                break
+            damage = damage_at(file, broken, end)
+            active.quarantine(damage)
+            if damage.resume is None:
+                break
+            place = damage.resume
+    if active.next_offset < synced_offset and active.damage is None:
+        active.quarantine(_missing(active, synced_offset))
+    file.sync()  # what the process wrote last may be in memory only, and readers will see it
+    home.files.sync_directory(active.directory)
+    return findings + _damage_finding(active)
+
+
+def _missing(active: Segment, synced_offset: int) -> Damage:
+    reason = f"the file ends before offset {synced_offset}, which was synced"
+    return Damage(Place(active.size, active.next_offset), None, reason)
+
+
+def _damage_finding(active: Segment) -> list[Finding]:
+    damage = active.damage
+    if damage is None:
+        return []
+    end = damage.resume.position if damage.resume else active.file().size()
+    position, offset = damage.start
+    return [Finding(active.path, position, max(0, end - position), offset, damage.reason, damage=True)]
+
+
+def _begin_behind_damage(
+    home: DataDirectory, segments: Segments, directory: str, base_offset: int, settings: TopicSettings
+) -> None:
+    write_snapshot(home.files, directory, base_offset, replayed_producers(home, directory, segments))
+    segments.add(_first_segment(home, directory, settings, base_offset))
+
+
+def _load_epochs(home: DataDirectory, directory: str, segments: Segments, end: int) -> LeaderEpochs:
+    path = f"{directory}/{EPOCHS_FILE}"
+    epochs = LeaderEpochs()
+    if home.files.exists(path):
+        try:
+            epochs = LeaderEpochs.decode(read_file(home.files, path))
+            epochs.cut_from(end)
+            return epochs
+        except ValueError as error:
+            logger.warning("%s cannot be read and is made anew from the batches: %s", path, error)
+    for segment in segments:
+        for header in segment.headers_from(segment.base_offset):
+            epochs.begin(header.leader_epoch, header.base_offset)
+    return epochs
+
+
+def _started(home: DataDirectory, active: Segment) -> int:
+    """When the first batch of the active segment was written, as well as can be told."""
+    now = home.clock.now()
+    first = next(iter(active.headers_from(active.base_offset)), None)
+    if first is None:
+        return now
+    return min(now, first.max_timestamp if first.max_timestamp >= 0 else home.files.modified(active.path))

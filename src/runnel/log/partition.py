@@ -1,0 +1,280 @@
+"""One partition: an append-only log of records with consecutive offsets.
+
+What it promises:
+- an append is answered when it is synced, unless the topic's flush setting relaxes that;
+- nobody reads an offset at or after `end_offset`, and what is before it survives any crash, with the same exception;
+- an offset never changes its record; the first ones may be deleted, then `start_offset` moves on;
+- a batch that an idempotent producer sends twice is written once;
+- readers and the writer never wait for each other's disk.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from runnel.errors import OffsetOutOfRange
+from runnel.files import Buffer
+from runnel.log.appends import Append, Appended
+from runnel.log.checkpoints import TopicPartition
+from runnel.log.directory import DataDirectory
+from runnel.log.epochs import EpochStart
+from runnel.log.group_commit import GroupCommit, attempt
+from runnel.log.opening import Finding, PartitionState
+from runnel.log.reader import Batches, Reader
+from runnel.log.retention import SegmentFacts, expired
+from runnel.log.segment import Segment
+from runnel.log.snapshots import remove_snapshots
+from runnel.log.writer import Writer
+from runnel.records import Codec, Record, build_batch, with_timestamps
+from runnel.settings import MIB, TopicSettings
+
+
+class Partition:
+    __slots__ = ("_commits", "_home", "_reader", "_writer", "findings", "id", "start_offset")
+
+    def __init__(
+        self,
+        home: DataDirectory,
+        commits: GroupCommit,
+        partition: TopicPartition,
+        settings: TopicSettings,
+        state: PartitionState,
+    ) -> None:
+        self.id = partition
+        self.start_offset = state.start_offset
+        self.findings: tuple[Finding, ...] = tuple(state.findings)
+        self._home = home
+        self._commits = commits
+        self._writer = Writer(home, str(partition), settings, state)
+        self._reader = Reader(str(partition), state.segments, home.tails)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.id} {self.start_offset}..{self.end_offset}>"
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self._writer.settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        self._writer.settings = settings
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record that readers may see: Kafka's high watermark."""
+        return self._writer.segments.active.next_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._writer.leader_epoch
+
+    @property
+    def size(self) -> int:
+        """The bytes of its batches."""
+        return sum(segment.size for segment in self._writer.segments)
+
+    def epoch_end(self, epoch: int) -> EpochStart:
+        """The largest epoch that is at most `epoch`, and the offset after its last record."""
+        return self._writer.epochs.end_of(epoch, self.end_offset)
+
+    # --- writing
+
+    def append(self, records: Sequence[Record], *, codec: Codec = Codec.NONE) -> Appended:
+        """Append the records as one batch and return when they are durable."""
+        stamped = with_timestamps(records, self._home.clock.now())
+        return self.append_batch(build_batch(stamped, codec=codec))
+
+    def append_batch(self, batch: Buffer) -> Appended:
+        """Append a batch as a producer built it and return when it is durable."""
+        if self._writer.failure is not None:
+            self._heal_if_time()
+        append = self._writer.submit(batch)
+        self._commits.enlist(self._writer, wake=False)
+        self._commits.settle(append)
+        return append.result()
+
+    def submit(self, batch: Buffer, *, control: bool = False, reserved: bool = False) -> Append:
+        """Accept a batch and return at once; the answer comes when it is durable.
+
+        `reserved` writes go on when the disk is low: they are for a broker's own state.
+        """
+        append = self._writer.submit(batch, control=control, reserved=reserved)
+        self._commits.enlist(self._writer, wake=True)
+        return append
+
+    # --- reading
+
+    def read(self, offset: int, max_bytes: int = MIB) -> Batches:
+        """Batches from the one that holds `offset`, at most `max_bytes` but at least one; none at the end.
+
+        The checksums are left to the reader, as they are on Kafka's wire; `records` checks them.
+        """
+        start, end = self.start_offset, self.end_offset
+        if offset == end:
+            return Batches(b"", end)
+        if not start <= offset < end:
+            raise OffsetOutOfRange(str(self.id), offset, start, end)
+        try:
+            return self._reader.read(offset, max_bytes)
+        except FileNotFoundError:
+            if offset >= self.start_offset:
+                raise
+            # Retention removed the segment while we were about to read it.
+            raise OffsetOutOfRange(str(self.id), offset, self.start_offset, self.end_offset) from None
+
+    def records(self, offset: int | None = None) -> Iterator[Record]:
+        """The records from `offset`, or from the start, up to the end as it is when they are reached."""
+        offset = self.start_offset if offset is None else offset
+        while True:
+            batches = self.read(offset)
+            if not batches.data:
+                return
+            for record in self._reader.records_in(batches):
+                if record.offset >= offset:
+                    yield record
+            offset = batches.next_offset
+
+    def follow(self, offset: int | None = None, *, idle: float | None = None) -> Iterator[Record]:
+        """The records from `offset`, or from the start, and then every new one as it becomes durable.
+
+        Ends when the log is closed, or when nothing came for `idle` seconds.
+        """
+        offset = self.start_offset if offset is None else offset
+        while True:
+            for record in self.records(offset):
+                offset = record.offset + 1
+                yield record
+            if not self.wait_beyond(offset, idle):
+                return
+
+    def wait_beyond(self, offset: int, timeout: float | None = None) -> bool:
+        """Wait until `end_offset` is after `offset`; False after `timeout` seconds or when the log was closed."""
+        changed = threading.Event()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.watched(changed.set):
+            while self.end_offset <= offset:
+                left = None if deadline is None else deadline - time.monotonic()
+                if self._writer.closed or (left is not None and left <= 0):
+                    return False
+                changed.wait(left)
+                changed.clear()
+        return True
+
+    @contextmanager
+    def watched(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Inside, call back whenever readers may see more, and when the log is closed."""
+        self._writer.watchers.append(callback)
+        try:
+            yield
+        finally:
+            self._writer.watchers.remove(callback)
+
+    def find_time(self, timestamp: int) -> Record | None:
+        """The first record that has at least this timestamp, in milliseconds."""
+        return self._reader.find_time(timestamp, self.start_offset)
+
+    def find_largest_time(self) -> Record | None:
+        """The first of the records with the largest timestamp."""
+        return self._reader.find_largest_time(self.start_offset)
+
+    # --- care; the log calls these in the background, and anybody may
+
+    def delete_before(self, offset: int) -> int:
+        """Delete the records before `offset`; -1 deletes all. The answer is the new start, and is durable."""
+        with self._commits.exclusive():
+            end = self.end_offset
+            offset = end if offset == -1 else offset
+            if not 0 <= offset <= end:
+                raise OffsetOutOfRange(str(self.id), offset, self.start_offset, end)
+            dropped = self._move_start(offset)
+        self._remove(dropped)
+        return self.start_offset
+
+    def apply_retention(self) -> int:
+        """Delete the segments that are too old or too many; the answer is how many went."""
+        with self._commits.exclusive():
+            writer = self._writer
+            segments = [segment for segment in writer.segments if segment.size]
+            now = self._home.clock.now()
+            count = expired([self._facts(segment) for segment in segments], writer.settings, now)
+            if count == 0 or writer.failure is not None:
+                return 0
+            last = segments[count - 1].base_offset
+            if last == writer.segments.active.base_offset and not attempt(writer, "a roll", writer.roll):
+                return 0
+            dropped = self._move_start(next(base for base in writer.segments.base_offsets if base > last))
+        self._remove(dropped)
+        return len(dropped)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        with self._commits.exclusive():
+            if self._writer.segments.active.size and self._writer.failure is None:
+                attempt(self._writer, "a roll", self._writer.roll)
+
+    def heal(self) -> bool:
+        """After a disk failure, try to go on; True if the partition takes writes."""
+        with self._commits.exclusive():
+            return self._writer.heal()
+
+    def roll_if_due(self) -> None:
+        """Begin a new segment if the active one is as old as the settings allow."""
+        if self._writer.segments.active.size and self._home.clock.now() >= self._writer.roll_at:
+            self.roll()
+
+    def checkpoint(self) -> None:
+        """Make the next start after a crash short."""
+        with self._commits.exclusive():
+            writer = self._writer
+            if writer.failure is None and attempt(writer, "a checkpoint", writer.checkpoint):
+                self._home.recovery_points[self.id] = writer.synced.offset
+
+    def expire_producers(self) -> None:
+        """Forget the idempotent producers that have been silent for too long."""
+        self._writer.expire_producers(self._home.clock.now() - self._home.settings.producer_expiration_ms)
+
+    @property
+    def failed(self) -> bool:
+        return self._writer.failure is not None
+
+    @property
+    def synced_offset(self) -> int:
+        return self._writer.synced.offset
+
+    def refuse_writes(self) -> None:
+        """Take no more and let the waiting go: the partition is being deleted."""
+        self._writer.stop()
+
+    def close(self) -> None:
+        """The log's part: use `Log.close`."""
+        self._writer.close()
+        self._home.recovery_points[self.id] = self._writer.synced.offset
+
+    def _heal_if_time(self) -> None:
+        if self._home.clock.elapsed() >= self._writer.retry_at:
+            self.heal()
+
+    def _facts(self, segment: Segment) -> SegmentFacts:
+        newest = segment.largest.timestamp
+        return SegmentFacts(segment.size, newest if newest >= 0 else self._home.files.modified(segment.path))
+
+    def _move_start(self, offset: int) -> tuple[Segment, ...]:
+        """The new start is on the disk before anything disappears: a file that comes back is known as a left-over."""
+        if offset <= self.start_offset:
+            return ()
+        self._home.save_start_offset(self.id, offset)
+        self.start_offset = offset
+        self._writer.forget_epochs_before(offset)
+        return self._writer.segments.drop_before(offset)
+
+    def _remove(self, segments: tuple[Segment, ...]) -> None:
+        if not segments:
+            return
+        for segment in segments:
+            segment.remove()
+        first = self._writer.segments.base_offsets[0]
+        remove_snapshots(self._home.files, self._writer.directory, before=first)
+        self._home.files.sync_directory(self._writer.directory)

@@ -1,0 +1,205 @@
+"""What a partition remembers of idempotent producers, so that a batch sent twice is written once.
+
+For each producer: its epoch and its last five batches, since a client has at most five under way. A batch is checked
+in this order: is it one of the five (then it is answered like the first time); is its epoch in force; does its
+sequence follow the last one. An unknown producer may begin anywhere: what it wrote before has expired.
+
+The state lives in the log: batches carry producer, epoch and sequence. A snapshot file only shortens the way:
+
+    version i16 = 1 | checksum u32: CRC-32C of the rest | entries, an i32 count first:
+        producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+        | coordinator epoch i32 | first offset of the open transaction i64, or -1
+
+This is Kafka's format, which keeps one batch of each producer. The other four stand after it, where Kafka's readers
+stop reading: a client that retries five batches over a restart must find all five.
+
+    for each entry: how many older batches i8, and of each:
+        last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from runnel.errors import CorruptBatch, OutOfOrderSequence, StaleProducerEpoch
+from runnel.records import NO_PRODUCER_ID, SEQUENCES, BatchHeader
+
+REMEMBERED = 5
+NO_OFFSET = -1
+SNAPSHOT_START = struct.Struct(">hI")
+SNAPSHOT_VERSION = 1
+COUNT = struct.Struct(">i")
+ENTRY = struct.Struct(">qhiqiqiq")
+OLDER_COUNT = struct.Struct(">b")
+OLDER = struct.Struct(">iqiq")
+
+
+class Remembered(NamedTuple):
+    """One batch: its sequences are `last_sequence - offset_delta` to `last_sequence`."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) % SEQUENCES
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerState:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[Remembered] = []
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.transaction_start = NO_OFFSET
+
+    def copy(self) -> ProducerState:
+        copied = ProducerState(self.epoch)
+        copied.batches = self.batches  # never changed in place
+        copied.last_timestamp = self.last_timestamp
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.transaction_start = self.transaction_start
+        return copied
+
+
+class Producers:
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def copy(self) -> Producers:
+        copied = Producers()
+        copied._states = {producer_id: state.copy() for producer_id, state in self._states.items()}
+        return copied
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    def duplicate_of(self, header: BatchHeader) -> Remembered | None:
+        """The remembered batch that this one repeats."""
+        state = self._states.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch:
+            return None
+        for batch in state.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader) -> None:
+        """SequenceError unless the batch may come next."""
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return
+        if header.producer_epoch < state.epoch:
+            raise StaleProducerEpoch(header.producer_id, header.producer_epoch, state.epoch)
+        follows = header.producer_epoch == state.epoch and state.batches
+        expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if follows else 0
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(header.producer_id, header.producer_epoch, header.base_sequence, expected)
+
+    def replay(self, header: BatchHeader) -> None:
+        """Take note of a batch that stands in the log."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        state = self._states.get(header.producer_id)
+        if state is None:
+            state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
+        if header.producer_epoch != state.epoch:
+            state.epoch = header.producer_epoch
+            state.batches = []
+        state.last_timestamp = header.max_timestamp
+        if header.is_control:
+            state.transaction_start = NO_OFFSET
+            return
+        if header.is_transactional and state.transaction_start == NO_OFFSET:
+            state.transaction_start = header.base_offset
+        batch = Remembered(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        state.batches = [*state.batches[1 - REMEMBERED :], batch]
+
+    def expire(self, before: int) -> int:
+        """Forget the producers that wrote nothing since `before` and have no open transaction."""
+        gone = [
+            producer_id
+            for producer_id, state in self._states.items()
+            if state.last_timestamp < before and state.transaction_start == NO_OFFSET
+        ]
+        for producer_id in gone:
+            del self._states[producer_id]
+        return len(gone)
+
+    def encode(self) -> bytes:
+        body = bytearray(COUNT.pack(len(self._states)))
+        older = bytearray()
+        for producer_id, state in self._states.items():
+            last = state.batches[-1] if state.batches else Remembered(-1, NO_OFFSET, 0, state.last_timestamp)
+            body += ENTRY.pack(
+                producer_id,
+                state.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                state.transaction_start,
+            )
+            older += OLDER_COUNT.pack(len(state.batches[:-1]))
+            for batch in state.batches[:-1]:
+                older += OLDER.pack(*batch)
+        body += older
+        return SNAPSHOT_START.pack(SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
+
+    @classmethod
+    def decode(cls, content: bytes) -> Producers:
+        """CorruptBatch if the content is no whole snapshot."""
+        try:
+            version, checksum = SNAPSHOT_START.unpack_from(content)
+            body = memoryview(content)[SNAPSHOT_START.size :]
+            if version != SNAPSHOT_VERSION or crc32c(body) != checksum:
+                raise CorruptBatch(f"producer snapshot of version {version} with a wrong checksum")
+            return _decode_states(cls(), body)
+        except struct.error as error:
+            raise CorruptBatch(f"producer snapshot of {len(content)} bytes: {error}") from error
+
+
+def _decode_states(producers: Producers, body: memoryview) -> Producers:
+    (count,) = COUNT.unpack_from(body)
+    position = COUNT.size
+    states: list[ProducerState] = []
+    for _ in range(count):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator, start = ENTRY.unpack_from(body, position)
+        position += ENTRY.size
+        state = producers._states[producer_id] = ProducerState(epoch)
+        if sequence >= 0:
+            state.batches = [Remembered(sequence, offset, delta, timestamp)]
+        state.last_timestamp, state.coordinator_epoch, state.transaction_start = timestamp, coordinator, start
+        states.append(state)
+    if position < len(body):  # not in files that Kafka itself wrote
+        for state in states:
+            position = _decode_older(state, body, position)
+    return producers
+
+
+def _decode_older(state: ProducerState, body: memoryview, position: int) -> int:
+    (count,) = OLDER_COUNT.unpack_from(body, position)
+    position += OLDER_COUNT.size
+    older: list[Remembered] = []
+    for _ in range(count):
+        older.append(Remembered._make(OLDER.unpack_from(body, position)))
+        position += OLDER.size
+    state.batches = older + state.batches
+    return position

@@ -1,0 +1,119 @@
+"""The reading side of one partition: from an offset or a time to batches and records.
+
+Readers take no lock that a writer holds for long, and touch no disk at the end of the log. A read that meets bytes that
+cannot be right quarantines their segment and raises `DamagedLog`; it never steps over them in silence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from runnel.errors import DamagedLog
+from runnel.files import Buffer
+from runnel.log.damage import Damage
+from runnel.log.place import Place
+from runnel.log.segment import Segment, checked_records
+from runnel.log.segments import Segments
+from runnel.log.tail import TailCache
+from runnel.log.walk import Broken
+from runnel.records import Record, parse_header
+
+REMEMBERED_PLACES = 8
+
+
+class Batches(NamedTuple):
+    """Whole batches as they stand in the log; the first one may begin before the offset that was asked for."""
+
+    data: Buffer
+    next_offset: int
+    segment: Segment | None = None  # None if they came from memory
+    position: int = 0
+
+
+class Reader:
+    __slots__ = ("_lock", "_name", "_places", "_segments", "_tails")
+
+    def __init__(self, name: str, segments: Segments, tails: TailCache) -> None:
+        self._name = name
+        self._segments = segments
+        self._tails = tails
+        self._places: dict[int, tuple[Segment, Place]] = {}  # where reads ended, for those who read on
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, max_bytes: int) -> Batches:
+        """Batches from the one that holds `offset`, which must be in the log."""
+        cached = self._tails.read(self._name, offset, max_bytes)
+        if cached is not None:
+            return Batches(*cached)
+        segment, following = self._segments.holding(offset)
+        with self._noticing_damage(segment, following):
+            start = self._place_of(offset, segment) or segment.locate(offset)
+            found = segment.read(start, offset, max_bytes)
+            if not found.data:
+                raise Broken(found.end.position, offset, f"no batch with offset {offset} stands there")
+        self._remember(segment, found.end)
+        return Batches(found.data, found.end.offset, segment, found.end.position - len(found.data))
+
+    def records_in(self, batches: Batches) -> Iterator[Record]:
+        """The records of the batches, everything checked; those of transactions' markers are left out."""
+        position = 0
+        while position < len(batches.data):
+            header = parse_header(batches.data, position)
+            batch = bytes(memoryview(batches.data)[position : position + header.size])
+            if not header.is_control:
+                yield from self._records_of(batch, batches, position)
+            position += header.size
+
+    def find_time(self, timestamp: int, least_offset: int) -> Record | None:
+        """The first record from `least_offset` on that has at least this timestamp."""
+        for segment in self._segments.from_offset(least_offset):
+            with self._noticing_damage(segment, None):
+                record = segment.find_time(timestamp, least_offset)
+            if record is not None:
+                return record
+        return None
+
+    def find_largest_time(self, least_offset: int) -> Record | None:
+        """The first of the records with the largest timestamp, from `least_offset` on."""
+        largest = -1
+        for segment in self._segments.from_offset(least_offset):
+            with self._noticing_damage(segment, None):
+                largest = max(largest, segment.largest_time_from(least_offset))
+        return self.find_time(largest, least_offset) if largest >= 0 else None
+
+    def _records_of(self, batch: bytes, batches: Batches, position: int) -> list[Record]:
+        if batches.segment is None:
+            return checked_records(batch, position)
+        with self._noticing_damage(batches.segment, None):
+            return checked_records(batch, batches.position + position)
+
+    @contextmanager
+    def _noticing_damage(self, segment: Segment, following: int | None) -> Iterator[None]:
+        try:
+            yield
+        except Broken as broken:
+            damage = segment.damage_found(broken)
+            with self._lock:
+                segment.quarantine(damage)
+            raise self._error(segment, damage, following) from broken
+        except DamagedLog as error:
+            if error.next_offset is None and segment.damage is not None:
+                raise self._error(segment, segment.damage, following) from error
+            raise
+
+    def _error(self, segment: Segment, damage: Damage, following: int | None) -> DamagedLog:
+        return damage.error(segment.path, following)
+
+    def _place_of(self, offset: int, segment: Segment) -> Place | None:
+        with self._lock:
+            known, place = self._places.pop(offset, (None, None))
+        return place if known is segment else None
+
+    def _remember(self, segment: Segment, place: Place) -> None:
+        with self._lock:
+            self._places[place.offset] = (segment, place)
+            if len(self._places) > REMEMBERED_PLACES:
+                del self._places[next(iter(self._places))]

@@ -1,0 +1,386 @@
+"""One segment: a file of record batches and its two sparse indexes, in Kafka's layout.
+
+    00000000000000001042.log         batches, the first one with base offset 1042
+    00000000000000001042.index       where to begin reading for an offset
+    00000000000000001042.timeindex   where to begin reading for a time
+    00000000000000001042.damage      only if the segment is quarantined
+
+`size` and `next_offset` tell what readers may see. One thread, the one that commits, moves them on; bytes after `size`
+are on their way and nobody looks at them. Offsets inside of a segment are consecutive; a gap is damage.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from runnel.errors import CorruptBatch
+from runnel.files import File
+from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
+from runnel.log.damage import Damage, read_damage, write_damage
+from runnel.log.index import OffsetIndex, Timed, TimeIndex
+from runnel.log.open_files import OpenFiles
+from runnel.log.place import Place
+from runnel.log.walk import Broken, headers, next_whole_batch
+from runnel.records import HEADER_SIZE, BatchHeader, parse_header, records_of
+from runnel.records.batch import LENGTH_PREFIX, MAGIC
+from runnel.records.record import NO_TIMESTAMP, Record
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, DAMAGE_SUFFIX)
+SHORT_HEADER = struct.Struct(">qiibIhi")  # up to the last offset delta: all that a read needs to step on
+READ_AHEAD = 4096  # a lookup leads to at most about an index interval before the batch that is asked for
+
+logger = logging.getLogger(__name__)
+
+
+class Slice(NamedTuple):
+    """Whole batches, as they stand in the file, and the place after them."""
+
+    data: memoryview
+    end: Place
+
+
+class Segment:
+    __slots__ = (
+        "_files", "_index_interval", "_since_index", "base_offset", "damage", "largest", "loaded",
+        "next_offset", "offsets", "size", "stem", "times",
+    )  # fmt: skip
+
+    def __init__(self, files: OpenFiles, directory: str, base_offset: int, index_interval: int) -> None:
+        self._files = files
+        self._index_interval = index_interval
+        self.stem = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.offsets = OffsetIndex(files, self.stem + INDEX_SUFFIX, base_offset)
+        self.times = TimeIndex(files, self.stem + TIME_INDEX_SUFFIX, base_offset)
+        self.damage: Damage | None = None
+        self.loaded = False
+        self.reset()
+
+    def reset(self) -> None:
+        self.size = 0
+        self.next_offset = self.base_offset
+        self.largest = Timed(NO_TIMESTAMP, self.base_offset - 1)
+        self._since_index = 0
+
+    @property
+    def path(self) -> str:
+        return self.stem + LOG_SUFFIX
+
+    @property
+    def directory(self) -> str:
+        return self.stem.rpartition("/")[0]
+
+    def file(self) -> File:
+        return self._files.get(self.path)
+
+    # --- the committer's side
+
+    def create(self) -> None:
+        """An empty file, durable when its folder is synced. What stood under its name is replaced."""
+        for suffix in SUFFIXES[1:]:
+            self._remove(self.stem + suffix)
+        temporary = self.path + ".tmp"
+        self._files.files.open(temporary, create=True).truncate(0)
+        self._files.files.rename(temporary, self.path)
+        self._files.forget(self.path)
+        self.loaded = True
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """A batch stands at `position`: index it and let readers see it."""
+        if header.max_timestamp > self.largest.timestamp:
+            self.largest = Timed(header.max_timestamp, header.last_offset)
+        if self._since_index > self._index_interval:
+            self.offsets.add(header.last_offset, position)
+            self.times.add(*self.largest)
+            self._since_index = 0
+        self._since_index += header.size
+        self.size = position + header.size
+        self.next_offset = header.last_offset + 1
+
+    def save_indexes(self) -> None:
+        self.offsets.entries.save()
+        self.times.entries.save()
+
+    def seal(self) -> None:
+        """No batch will follow: the time index ends with the largest time, as Kafka's does."""
+        self.times.add(*self.largest)
+        self.save_indexes()
+
+    def quarantine(self, damage: Damage) -> None:
+        self.damage = self.damage.joined_with(damage) if self.damage else damage
+        write_damage(self._files.files, self.stem, self.damage)
+        logger.error("%s", self.damage.error(self.path))
+
+    def remove(self) -> None:
+        for suffix in SUFFIXES:
+            self._remove(self.stem + suffix)
+
+    def _remove(self, path: str) -> None:
+        if self._files.files.exists(path):
+            self._files.files.remove(path)
+        self._files.forget(path)
+
+    # --- opening
+
+    def load(self, limit: int | None) -> None:
+        """Take the segment as it stands in its files, knowing that it was synced; damage is quarantined.
+
+        Offsets from `limit` on, where the next segment begins, are left-overs of a failed write and not looked at.
+        """
+        self.damage = read_damage(self._files.files, self.stem)
+        self.offsets.entries.load()
+        self.times.entries.load()
+        file = self.file()
+        end = file.size()
+        while True:
+            self.reset()
+            try:
+                self._load_around(file, end, limit)
+                break
+            except Broken as broken:
+                self.quarantine(damage_at(file, broken, end))
+        if limit is not None and self.next_offset < limit and not self._lost_its_end():
+            self.quarantine(Damage(Place(self.size, self.next_offset), None, f"it ends before offset {limit}"))
+        self.loaded = True
+
+    def forget_indexes(self) -> None:
+        self.offsets.entries.cut(0)
+        self.times.entries.cut(0)
+
+    def begin_recovery(self, recovery_point: int) -> Place:
+        """From where to check the batches after a crash: what is indexed before the recovery point needs no check."""
+        self.damage = read_damage(self._files.files, self.stem)
+        self.offsets.entries.load()
+        self.times.entries.load()
+        self.reset()
+        file = self.file()
+        entry = None if self.damage else self.offsets.find(recovery_point - 1)
+        start = entry and self._verified(file, entry.last_offset, entry.position, file.size())
+        if start is None:
+            self.forget_indexes()
+            start = Place(0, self.base_offset)
+        self.resume_at(start)
+        self.loaded = True
+        return start
+
+    def resume_at(self, place: Place) -> None:
+        """Forget all from `place` on: a scan will note it again."""
+        self.offsets.cut_from(place.position)
+        self.times.cut_from(place.offset)
+        last = self.times.last()
+        self.size, self.next_offset = place
+        self.largest = last or Timed(NO_TIMESTAMP, self.base_offset - 1)
+        self._since_index = 2**31 if place.position else 0  # the batch there was indexed, and will be again
+
+    def _load_around(self, file: File, end: int, limit: int | None) -> None:
+        damage = self.damage
+        if damage is None:
+            start = self._last_indexed(file, end)
+            self.size, self.next_offset = start
+            self.largest = self.times.last() or self.largest
+            return self._walk(file, start, end, limit)
+        self.forget_indexes()
+        self._walk(file, Place(0, self.base_offset), min(end, damage.start.position), limit)
+        if damage.resume:
+            self._walk(file, damage.resume, end, limit)
+        return None
+
+    def _last_indexed(self, file: File, end: int) -> Place:
+        entry = self.offsets.last()
+        if entry is not None:
+            place = self._verified(file, entry.last_offset, entry.position, end)
+            if place is not None:
+                return place
+            logger.warning("%s: the index does not fit the segment and is made anew", self.stem)
+        self.forget_indexes()
+        return Place(0, self.base_offset)
+
+    def _lost_its_end(self) -> bool:
+        return self.damage is not None and self.damage.resume is None
+
+    def _walk(self, file: File, start: Place, end: int, limit: int | None) -> None:
+        for position, header in headers(file, start.position, end, start.offset):
+            if limit is not None and header.base_offset >= limit:
+                break
+            self.note(header, position)
+
+    def cut_back(self) -> None:
+        """Forget what the indexes and the file hold after `size`: it was never synced."""
+        self.offsets.cut_from(self.size)
+        self.times.cut_from(self.next_offset)
+        file = self.file()
+        file.truncate(self.size)
+        start = self._last_indexed(file, self.size)
+        largest = self.times.last() or Timed(NO_TIMESTAMP, self.base_offset - 1)
+        for _, header in headers(file, start.position, self.size, start.offset):
+            if header.max_timestamp > largest.timestamp:
+                largest = Timed(header.max_timestamp, header.last_offset)
+        self.largest = largest
+
+    # --- the readers' side
+
+    def locate(self, offset: int) -> Place:
+        """A place from which the batch that holds `offset` is not far."""
+        file = self.file()
+        try:
+            entry = self.offsets.find(offset)
+        except struct.error:  # cut off while we looked
+            entry = None
+        if entry is not None:
+            place = self._verified(file, entry.last_offset, entry.position, self.size)
+            if place is not None:
+                return self._behind_damage(place, offset)
+            logger.warning("%s: the index is wrong at offset %d; reading without it", self.stem, offset)
+        return self._behind_damage(Place(0, self.base_offset), offset)
+
+    def read(self, start: Place, offset: int, max_bytes: int) -> Slice:
+        """Batches from the one that holds `offset` on, at least one if there is one, found by stepping from `start`.
+
+        Broken where the bytes cannot be right.
+        """
+        file = self.file()
+        end = self._readable_end(start, offset)
+        position, expected = start
+        while position < end:
+            chunk = file.read(min(max_bytes + READ_AHEAD, end - position), position)
+            found = _whole_batches_in(chunk, Place(position, expected), end, offset, max_bytes)
+            if found.data or found.end.position >= end:
+                return found
+            if found.end.position == position:  # one batch is larger than all that was asked for
+                max_bytes = max(max_bytes, _size_of_batch(chunk) - READ_AHEAD)
+            position, expected = found.end
+        return Slice(memoryview(b""), Place(position, expected))
+
+    def headers_from(self, offset: int) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one that holds `offset` on; what is damaged is stepped over."""
+        start, file, end = self.locate(offset), self.file(), self.size
+        if self.damage is not None and start.position <= self.damage.start.position:
+            yield from _headers_between(file, start, self.damage.start.position, offset)
+            if self.damage.resume is None:
+                return
+            start = self.damage.resume
+        yield from _headers_between(file, start, end, offset)
+
+    def find_time(self, timestamp: int, least_offset: int) -> Record | None:
+        """The first record from `least_offset` on that has at least this timestamp."""
+        if self.largest.timestamp < timestamp:
+            return None
+        start = self._before_time(timestamp, least_offset)
+        file = self.file()
+        end = self._readable_end(start, start.offset)
+        for position, header in headers(file, start.position, end, start.offset):
+            if header.max_timestamp < timestamp or header.last_offset < least_offset:
+                continue
+            for record in checked_records(file.read(header.size, position), position):
+                if record.timestamp >= timestamp and record.offset >= least_offset:
+                    return record
+        if self.damage and end == self.damage.start.position:
+            raise self.damage.error(self.path)
+        return None
+
+    def largest_time_from(self, offset: int) -> int:
+        """The largest timestamp of the records from `offset` on."""
+        if offset <= self.base_offset:
+            return self.largest.timestamp
+        largest = NO_TIMESTAMP
+        for header in self.headers_from(offset):
+            if header.base_offset >= offset:
+                largest = max(largest, header.max_timestamp)
+            else:  # some of its records are before the offset
+                found = self.read(self.locate(offset), offset, 1)
+                records = checked_records(bytes(found.data), found.end.position - len(found.data))
+                largest = max(record.timestamp for record in records if record.offset >= offset)
+        return largest
+
+    def _before_time(self, timestamp: int, least_offset: int) -> Place:
+        """A place before the first batch that reaches this time, and not far from it."""
+        try:
+            entry = self.times.find(timestamp)
+        except struct.error:  # cut off while we looked
+            return Place(0, self.base_offset)
+        # Up to the batch that was indexed last before this entry's, no time was large enough.
+        anchor = entry.last_offset - 1 if entry is not None else self.next_offset - 1
+        return self.locate(max(self.base_offset, anchor, least_offset))
+
+    def damage_found(self, broken: Broken) -> Damage:
+        return damage_at(self.file(), broken, self.size)
+
+    def _verified(self, file: File, last_offset: int, position: int, end: int) -> Place | None:
+        """The place of an index entry, if what it says is so."""
+        if not 0 <= position <= end - HEADER_SIZE:
+            return None
+        header = parse_header(file.read(HEADER_SIZE, position))
+        fits = header.magic == MAGIC and header.last_offset == last_offset and header.last_offset_delta >= 0
+        return Place(position, header.base_offset) if fits and header.base_offset >= self.base_offset else None
+
+    def _behind_damage(self, place: Place, offset: int) -> Place:
+        resume = self.damage and self.damage.resume
+        return resume if resume and offset >= resume.offset and place.position < resume.position else place
+
+    def _readable_end(self, start: Place, offset: int) -> int:
+        damage = self.damage
+        if damage is None or start.position > damage.start.position:
+            return self.size
+        if offset >= damage.start.offset:
+            raise damage.error(self.path)
+        return damage.start.position
+
+
+def _headers_between(file: File, start: Place, end: int, offset: int) -> Iterator[BatchHeader]:
+    for _, header in headers(file, start.position, end, start.offset):
+        if header.last_offset >= offset:
+            yield header
+
+
+def checked_records(batch: bytes, position: int) -> list[Record]:
+    """The records of a batch that was read from `position`; Broken if it is not what was written."""
+    try:
+        return records_of(batch)
+    except CorruptBatch as error:
+        raise Broken(position, parse_header(batch).base_offset, error.what) from error
+
+
+def damage_at(file: File, broken: Broken, end: int) -> Damage:
+    """What cannot be read because of `broken`: up to the next batch that is whole."""
+    found = next_whole_batch(file, broken.position + 1, end, broken.offset)
+    resume = Place(found[0], found[1].base_offset) if found else None
+    return Damage(Place(broken.position, broken.offset), resume, broken.reason)
+
+
+def _whole_batches_in(chunk: bytes, start: Place, end: int, offset: int, max_bytes: int) -> Slice:
+    """Those of the chunk's batches that are whole, from the one that holds `offset`, at most `max_bytes` but one."""
+    position, expected = 0, start.offset
+    first: int | None = None
+    unpack = SHORT_HEADER.unpack_from
+    last_header = len(chunk) - HEADER_SIZE
+    while position <= last_header:
+        base, length, _, magic, _, _, delta = unpack(chunk, position)
+        after = position + length + LENGTH_PREFIX
+        if magic != MAGIC or base != expected or delta < 0 or after < position + HEADER_SIZE:
+            raise Broken(start.position + position, expected, f"no batch with base offset {expected} stands there")
+        if start.position + after > end:
+            raise Broken(start.position + position, expected, f"a batch of {after - position} bytes crosses the end")
+        if after > len(chunk):
+            break
+        if first is None:
+            if base + delta >= offset:
+                first = position
+        elif after - first > max_bytes:
+            break
+        position = after
+        expected = base + delta + 1
+    else:
+        if start.position + len(chunk) >= end and position < len(chunk):
+            raise Broken(start.position + position, expected, f"{len(chunk) - position} bytes are no batch")
+    data = memoryview(chunk)[first:position] if first is not None else memoryview(b"")
+    return Slice(data, Place(start.position + position, expected))
+
+
+def _size_of_batch(chunk: bytes) -> int:
+    return parse_header(chunk).size

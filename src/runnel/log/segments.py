@@ -1,0 +1,81 @@
+"""The segments of a partition, oldest first. The last one is active: it alone takes writes.
+
+Readers look at one tuple that is replaced as a whole, so they need no lock and never see a list in between.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from runnel.log.segment import Segment
+
+_loading = threading.Lock()
+
+
+class Segments:
+    __slots__ = ("_all", "_lock")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._all = tuple(segments)
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        """All of them, each loaded when its turn comes."""
+        segments = self._all
+        for number in range(len(segments)):
+            yield _loaded(segments, number)
+
+    @property
+    def active(self) -> Segment:
+        return self._all[-1]
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._all]
+
+    def from_offset(self, offset: int) -> Iterator[Segment]:
+        """Those that hold the offset or come after it."""
+        segments = self._all
+        for number in range(_number_of(segments, offset), len(segments)):
+            yield _loaded(segments, number)
+
+    def holding(self, offset: int) -> tuple[Segment, int | None]:
+        """The segment that holds the offset, loaded, and the base offset of the one after it."""
+        segments = self._all
+        number = _number_of(segments, offset)
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        return _loaded(segments, number), following
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment, in place of the old one if that has the same base offset."""
+        with self._lock:
+            kept = self._all if self._all[-1].base_offset != segment.base_offset else self._all[:-1]
+            self._all = (*kept, segment)
+
+    def drop_before(self, offset: int) -> tuple[Segment, ...]:
+        """Take out those that end at `offset` or before it, but never the active one."""
+        with self._lock:
+            keep_from = 0
+            while keep_from + 1 < len(self._all) and self._all[keep_from + 1].base_offset <= offset:
+                keep_from += 1
+            dropped, self._all = self._all[:keep_from], self._all[keep_from:]
+            return dropped
+
+
+def _number_of(segments: tuple[Segment, ...], offset: int) -> int:
+    return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+
+def _loaded(segments: tuple[Segment, ...], number: int) -> Segment:
+    segment = segments[number]
+    if not segment.loaded:
+        limit = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        with _loading:
+            if not segment.loaded:
+                segment.load(limit)
+    return segment

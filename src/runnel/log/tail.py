@@ -1,0 +1,87 @@
+"""The newest batches of all partitions in memory, so that readers at the end touch no disk.
+
+All partitions share one budget. When it is used up, the partition that was written longest ago gives up its oldest
+batches, so idle partitions cost nothing for long.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+
+
+class Tail:
+    """One partition's newest batches; `TailCache` guards it."""
+
+    __slots__ = ("batches", "ends", "size")
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []  # the offset after each batch
+        self.batches: list[bytes] = []
+        self.size = 0
+
+    def drop_first(self, count: int) -> int:
+        freed = sum(map(len, self.batches[:count]))
+        del self.batches[:count], self.ends[:count]
+        self.size -= freed
+        return freed
+
+
+class TailCache:
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._used = 0
+        self._tails: OrderedDict[str, Tail] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, name: str, first_offset: int, batches: Sequence[bytes], ends: Sequence[int]) -> None:
+        """The batches that follow `first_offset`, and the offset after each of them."""
+        with self._lock:
+            tail = self._tails.get(name)
+            if tail is None:
+                tail = self._tails[name] = Tail()
+            elif tail.ends and tail.ends[-1] != first_offset:
+                self._used -= tail.drop_first(len(tail.batches))
+            if not tail.ends:
+                tail.ends.append(first_offset)  # the offset before the first batch: ends has one more than batches
+                tail.batches.append(b"")
+            tail.batches += batches
+            tail.ends += ends
+            size = sum(map(len, batches))
+            tail.size += size
+            self._used += size
+            self._tails.move_to_end(name)
+            while self._used > self._budget:
+                self._make_room()
+
+    def read(self, name: str, offset: int, max_bytes: int) -> tuple[bytes, int] | None:
+        """Batches from the one that holds `offset`, and the offset after them; None if they are not all here."""
+        with self._lock:
+            tail = self._tails.get(name)
+            if tail is None or not tail.ends or not tail.ends[0] <= offset < tail.ends[-1]:
+                return None
+            first = stop = bisect_right(tail.ends, offset)
+            size = 0
+            while stop < len(tail.batches):
+                size += len(tail.batches[stop])
+                if size > max_bytes and stop > first:
+                    break
+                stop += 1
+            found, end = tail.batches[first:stop], tail.ends[stop - 1]
+        return (found[0] if len(found) == 1 else b"".join(found)), end
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            tail = self._tails.pop(name, None)
+            if tail is not None:
+                self._used -= tail.size
+
+    def _make_room(self) -> None:
+        name, tail = next(iter(self._tails.items()))
+        # Dropping from the front of a list moves all that is behind: so drop a quarter at once.
+        self._used -= tail.drop_first(max(2, len(tail.batches) // 4))
+        if len(tail.batches) <= 1:
+            self._used -= tail.size
+            del self._tails[name]

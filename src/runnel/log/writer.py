@@ -1,0 +1,350 @@
+"""The writing side of one partition: from an accepted batch to a durable one.
+
+`submit` runs in the caller's thread and touches no disk: it checks the batch, gives it its offsets and lets it wait.
+A round of the group commit then calls `write`, `sync` and `publish`, one thread at a time. What readers see moves on
+in `publish` alone: after the sync, or after the write where the topic relaxes it.
+
+If the disk fails, nothing is tried again and called good. `fail` drops all that is not synced and answers those who
+wait with the cause; from then on the partition refuses writes and reads go on. `heal` starts a new segment at the last
+synced offset, under a new leader epoch, because readers of a relaxed topic may have seen what was dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from runnel.errors import Closed, PartitionFailed, RunnelError
+from runnel.files import Buffer, replace_file
+from runnel.log.admission import admit
+from runnel.log.appends import Append, Appended
+from runnel.log.directory import DataDirectory
+from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
+from runnel.log.opening import PartitionState, replayed_producers
+from runnel.log.place import Place
+from runnel.log.segment import Segment
+from runnel.log.segments import Segments
+from runnel.log.snapshots import remove_snapshots, write_snapshot
+from runnel.records import NO_PRODUCER_ID, BatchHeader, place, with_append_time
+from runnel.settings import INT32_MAX, TimestampType, TopicSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Writer:
+    __slots__ = (
+        "_home",
+        "_lock",
+        "_pending",
+        "_run",
+        "_taken",
+        "_unsynced_records",
+        "_unsynced_since",
+        "closed",
+        "dirty",
+        "epochs",
+        "failure",
+        "name",
+        "next_offset",
+        "producers",
+        "retry_at",
+        "roll_at",
+        "segments",
+        "settings",
+        "synced",
+        "watchers",
+        "written_producers",
+    )  # fmt: skip
+
+    def __init__(self, home: DataDirectory, name: str, settings: TopicSettings, state: PartitionState) -> None:
+        self._home = home
+        self.name = name
+        self.settings = settings
+        self.segments: Segments = state.segments
+        self.epochs = state.epochs
+        self.written_producers = state.producers
+        self.producers = state.producers.copy()
+        self.next_offset = self.segments.active.next_offset
+        self.synced = Place(self.segments.active.size, self.next_offset)
+        self.roll_at = self._roll_time(state.active_started)
+        self.failure: PartitionFailed | None = None
+        self.retry_at = 0
+        self.closed = False
+        self.dirty = False  # something was written since the last checkpoint
+        self.watchers: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._pending: list[Append] = []
+        self._taken: list[Append] = []  # by the round under way
+        self._run: list[Append] = []  # those of them that go into the active segment
+        self._unsynced_records = 0
+        self._unsynced_since: int | None = None
+
+    # --- the callers' side
+
+    def submit(self, batch: Buffer, *, control: bool = False, reserved: bool = False) -> Append:
+        header = admit(batch, self.settings, control=control)
+        if not reserved:
+            self._home.refuse_if_disk_low()
+        if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            batch = with_append_time(batch, self._home.clock.now())
+            header = admit(batch, self.settings, control=control)
+        with self._lock:
+            self._refuse_if_unfit()
+            append = self._repeated(header) or self._accepted(header, batch)
+            self._pending.append(append)
+        return append
+
+    def _refuse_if_unfit(self) -> None:
+        if self.closed:
+            raise Closed(f"partition {self.name}")
+        if self.failure is not None:
+            raise self.failure
+
+    def _repeated(self, header: BatchHeader) -> Append | None:
+        if header.producer_id == NO_PRODUCER_ID or header.is_control:
+            return None
+        known = self.producers.duplicate_of(header)
+        if known is None:
+            self.producers.check(header)
+            return None
+        appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
+        return Append(header, None, appended)
+
+    def _accepted(self, header: BatchHeader, batch: Buffer) -> Append:
+        base, epoch = self.next_offset, self.leader_epoch
+        placed = BatchHeader(base, header.length, epoch, *header[3:])
+        if header.producer_id != NO_PRODUCER_ID:
+            self.producers.replay(placed)
+        self.next_offset = base + header.last_offset_delta + 1
+        appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
+        return Append(placed, place(batch, base, epoch), appended)
+
+    @property
+    def leader_epoch(self) -> int:
+        return max(self.epochs.latest, self._home.epoch)
+
+    # --- a round: write, sync, publish
+
+    def write(self) -> bool:
+        """Write all that waits; True if a sync is to follow."""
+        with self._lock:
+            self._taken, self._pending = self._pending, []
+        self._run = []
+        position = self.segments.active.size
+        now = self._home.clock.now()
+        for append in self._taken:
+            if append.data is not None:
+                if self._must_roll(position, append, now):
+                    self._finish_segment()
+                    position = 0
+                append.position = position
+                position += len(append.data)
+            self._run.append(append)
+        self._write_run()
+        return self._sync_is_due()
+
+    def sync(self) -> None:
+        self.segments.active.file().sync()
+
+    def publish(self, *, synced: bool) -> list[Append]:
+        """Let readers see the run; the answer is who is to be told."""
+        run, self._run = self._run, []
+        segment = self.segments.active
+        written = [append for append in run if append.data is not None]
+        for append in written:
+            segment.note(append.header, append.position)
+            self.written_producers.replay(append.header)
+        if synced:
+            self._note_synced()
+        if written:
+            self._home.tails.add(
+                self.name,
+                written[0].header.base_offset,
+                [append.data for append in written if append.data is not None],
+                [append.header.last_offset + 1 for append in written],
+            )
+            for callback in tuple(self.watchers):
+                callback()
+        return run
+
+    def _write_run(self) -> None:
+        written = [append for append in self._run if append.data is not None]
+        if not written:
+            return
+        self._begin_epoch(written[0].header.base_offset)
+        data = [append.data for append in written if append.data is not None]
+        self.segments.active.file().write(data, written[0].position)
+        self.dirty = True
+        self._unsynced_records += sum(append.header.count for append in written)
+        if self._unsynced_since is None:
+            self._unsynced_since = self._home.clock.elapsed()
+
+    def _begin_epoch(self, offset: int) -> None:
+        """A reader must find an epoch's start, so it stands on the disk before the epoch's first record."""
+        if self.epochs.begin(self.leader_epoch, offset):
+            self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        replace_file(self._home.files, f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+
+    def _sync_is_due(self) -> bool:
+        if self._unsynced_since is None:
+            return False
+        settings = self.settings
+        by_count = settings.flush_messages is not None and self._unsynced_records >= settings.flush_messages
+        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed()
+
+    @property
+    def flush_at(self) -> int:
+        """When what was written is to be synced at the latest."""
+        if self._unsynced_since is None or self.settings.flush_ms is None:
+            return 2**63
+        return self._unsynced_since + self.settings.flush_ms
+
+    @property
+    def has_unsynced(self) -> bool:
+        return self._unsynced_since is not None
+
+    def _note_synced(self) -> None:
+        segment = self.segments.active
+        self.synced = Place(segment.size, segment.next_offset)
+        self._unsynced_records = 0
+        self._unsynced_since = None
+        self._home.synced.note(self.name, segment.next_offset)
+
+    # --- rolling
+
+    def _must_roll(self, position: int, append: Append, now: int) -> bool:
+        segment = self.segments.active
+        if position == 0:
+            return False
+        return (
+            position + append.header.size > self.settings.segment_bytes
+            or append.header.last_offset - segment.base_offset > INT32_MAX
+            or now >= self.roll_at
+            or segment.damage is not None
+        )
+
+    def _finish_segment(self) -> None:
+        """In the middle of a round: what is written so far is synced and told, then a new segment begins."""
+        self._write_run()
+        self.sync()
+        for append in self.publish(synced=True):
+            append.answer()
+        self.roll()
+
+    def roll(self) -> None:
+        """Begin a new segment. The old one is synced whole before the new one exists: only the last can be torn."""
+        old = self.segments.active
+        if self._unsynced_since is not None:
+            self.sync()
+            self._note_synced()
+        old.seal()
+        self._begin_segment(old.next_offset)
+
+    def _begin_segment(self, base_offset: int) -> None:
+        write_snapshot(self._home.files, self.directory, base_offset, self.written_producers)
+        segment = Segment(self._home.open_files, self.directory, base_offset, self.settings.index_interval_bytes)
+        segment.create()
+        self._home.files.sync_directory(self.directory)
+        self.segments.add(segment)
+        self.synced = Place(0, base_offset)
+        self.roll_at = self._roll_time(self._home.clock.now())
+
+    def _roll_time(self, started: int) -> int:
+        jitter = self.settings.segment_jitter_ms
+        return started + self.settings.segment_ms - (self._home.chance.randrange(jitter) if jitter else 0)
+
+    # --- when the disk fails
+
+    def fail(self, doing: str, cause: Exception) -> tuple[list[Append], RunnelError]:
+        """Drop what is not synced; the answer is who is to be told, and what."""
+        failure = PartitionFailed(self.name, doing, cause)
+        with self._lock:
+            self.failure = failure
+            lost = [append for append in self._taken if not append.done] + self._pending
+            self._taken, self._run, self._pending = [], [], []
+            self.retry_at = self._home.clock.elapsed() + self._home.settings.retry_after_failure_ms
+            self._drop_unsynced()
+        logger.error("%s", failure)
+        return lost, failure
+
+    def _drop_unsynced(self) -> None:
+        segment = self.segments.active
+        if segment.size > self.synced.position:
+            self._home.tails.forget(self.name)
+        segment.size, segment.next_offset = self.synced
+        self.next_offset = self.synced.offset
+        self.epochs.cut_from(self.next_offset)
+        self._unsynced_records = 0
+        self._unsynced_since = None
+        with contextlib.suppress(OSError):  # the disk is ill; heal() cuts again
+            segment.file().truncate(segment.size)
+
+    def heal(self) -> bool:
+        """Try to go on after a failure; False while the disk is still ill."""
+        if self.failure is None:
+            return True
+        try:
+            old = self.segments.active
+            old.cut_back()
+            self.written_producers = replayed_producers(self._home, self.directory, self.segments)
+            self.producers = self.written_producers.copy()
+            self._home.next_epoch()
+            self._begin_epoch(self.next_offset)
+            if old.size:
+                old.seal()
+            self._begin_segment(self.next_offset)
+        except OSError as error:
+            self.retry_at = self._home.clock.elapsed() + self._home.settings.retry_after_failure_ms
+            logger.warning("partition %s is still refusing writes: %s", self.name, error)
+            return False
+        self.failure = None
+        logger.warning("partition %s takes writes again, from offset %d", self.name, self.next_offset)
+        return True
+
+    # --- checkpoints
+
+    @property
+    def directory(self) -> str:
+        return f"{self._home.path}/{self.name}"
+
+    def checkpoint(self) -> None:
+        """Make the next start short: up to `synced` it will have nothing to check."""
+        if self.dirty:
+            if self._unsynced_since is not None:
+                self.sync()
+                self._note_synced()
+            self.segments.active.save_indexes()
+            write_snapshot(self._home.files, self.directory, self.synced.offset, self.written_producers)
+            keep = {self.synced.offset, *self.segments.base_offsets}
+            remove_snapshots(self._home.files, self.directory, keep=keep)
+            self.dirty = False
+
+    def stop(self) -> None:
+        """Take no more, and wake those who follow."""
+        with self._lock:
+            self.closed = True
+            lost, self._pending = self._pending, []
+        for append in lost:
+            append.answer(Closed(f"partition {self.name}"))
+        for callback in tuple(self.watchers):
+            callback()
+
+    def close(self) -> None:
+        """Stop, with a last checkpoint."""
+        self.stop()
+        if self.dirty:
+            self.segments.active.times.add(*self.segments.active.largest)
+        self.checkpoint()
+
+    def forget_epochs_before(self, offset: int) -> None:
+        if self.epochs.cut_before(offset):
+            self._save_epochs()
+
+    def expire_producers(self, before: int) -> None:
+        with self._lock:
+            self.producers.expire(before)
+            self.written_producers.expire(before)

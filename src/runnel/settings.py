@@ -1,0 +1,113 @@
+"""Settings as small values that refuse impossible states. Names and defaults are Kafka's where Kafka has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from runnel.errors import InvalidSetting
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+SECOND = 1_000
+MINUTE = 60 * SECOND
+DAY = 24 * 60 * MINUTE
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class TimestampType(StrEnum):
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+def _setting(name: str, default: int | None, least: int, most: int = INT64_MAX) -> Any:
+    return field(default=default, metadata={"name": name, "least": least, "most": most})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """How a topic's partitions are kept.
+
+    `flush_messages` and `flush_ms` relax durability: without them, an append is answered after it was synced. With
+    either, it is answered after it was written, and synced after so many records or so many milliseconds at the latest;
+    readers then see records that a power cut may take back.
+    """
+
+    segment_bytes: int = _setting("segment.bytes", GIB, KIB, INT32_MAX)
+    segment_ms: int = _setting("segment.ms", 7 * DAY, 1)
+    segment_jitter_ms: int = _setting("segment.jitter.ms", 0, 0)
+    index_interval_bytes: int = _setting("index.interval.bytes", 4 * KIB, 0)
+    retention_ms: int = _setting("retention.ms", 7 * DAY, -1)
+    retention_bytes: int = _setting("retention.bytes", -1, -1)
+    max_message_bytes: int = _setting("max.message.bytes", MIB + 12, 0, INT32_MAX)
+    flush_messages: int | None = _setting("flush.messages", None, 1)
+    flush_ms: int | None = _setting("flush.ms", None, 0)
+    message_timestamp_type: TimestampType = field(
+        default=TimestampType.CREATE_TIME, metadata={"name": "message.timestamp.type"}
+    )
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            if "least" in declared.metadata:
+                _refuse_outside(declared.metadata, getattr(self, declared.name), declared.default)
+
+    @property
+    def durable(self) -> bool:
+        """Whether an append is synced before it is answered."""
+        relaxed = self.flush_messages is not None or self.flush_ms is not None
+        return not relaxed or self.flush_messages == 1 or self.flush_ms == 0
+
+    @classmethod
+    def from_names(cls, names: Mapping[str, str | int]) -> TopicSettings:
+        """From Kafka's names, such as `{"segment.bytes": "1048576"}`."""
+        known = {declared.metadata["name"]: declared for declared in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in names.items():
+            if name not in known:
+                raise InvalidSetting(name, value, f"one of {', '.join(sorted(known))}")
+            values[known[name].name] = _parse(known[name].metadata, value)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How a data directory is kept."""
+
+    low_disk_bytes: int = _setting("low.disk.bytes", 64 * MIB, 0)
+    tail_cache_bytes: int = _setting("tail.cache.bytes", 64 * MIB, 0)
+    open_files: int = _setting("open.files", 512, 8)
+    sync_workers: int = _setting("sync.workers", 8, 1, 64)
+    checkpoint_ms: int = _setting("checkpoint.ms", MINUTE, 1)
+    retention_check_ms: int = _setting("retention.check.ms", 5 * MINUTE, 1)
+    retry_after_failure_ms: int = _setting("retry.after.failure.ms", SECOND, 0)
+    producer_expiration_ms: int = _setting("producer.id.expiration.ms", DAY, 1)
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            _refuse_outside(declared.metadata, getattr(self, declared.name), declared.default)
+
+
+def _refuse_outside(metadata: Mapping[str, Any], value: object, default: object) -> None:
+    least, most = metadata["least"], metadata["most"]
+    if value is None and default is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        expected = f"a whole number from {least:,} to {most:,}" if most < INT64_MAX else f"at least {least:,}"
+        raise InvalidSetting(metadata["name"], value, expected)
+
+
+def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
+    name = metadata["name"]
+    if name == "message.timestamp.type":
+        try:
+            return TimestampType(str(value))
+        except ValueError:
+            raise InvalidSetting(name, value, " or ".join(TimestampType)) from None
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidSetting(name, value, "a whole number") from None

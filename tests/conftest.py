@@ -1,0 +1,70 @@
+"""Options and fixtures of every tier.
+
+Chance is an argument: a test that draws at random takes `seed`, a test that repeats takes `rounds`.
+Both can be given on the command line, so that every failure can be replayed.
+"""
+
+import argparse
+import random
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+# A deadline would make a test depend on how busy the machine is.
+hypothesis.settings.register_profile("runnel", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("runnel")
+
+DEFAULT_ROUNDS = 50
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("runnel")
+    group.addoption(
+        "--rounds",
+        type=positive,
+        default=DEFAULT_ROUNDS,
+        help=f"how often a test that asks for `rounds` repeats (default: {DEFAULT_ROUNDS})",
+    )
+    group.addoption(
+        "--seed",
+        type=int,
+        default=None,
+        help="where the chance of a test that asks for `seed` starts (default: at random)",
+    )
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
+    return number
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(2**32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"chance: --seed {config.option.seed} --rounds {config.option.rounds}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and {"seed", "rounds"} & set(getattr(item, "fixturenames", ())):
+        option = item.config.option
+        command = f"pytest '{item.nodeid}' --seed {option.seed} --rounds {option.rounds}"
+        report.sections.append(("replay this failure", command))
+    return report
+
+
+@pytest.fixture(scope="session")
+def rounds(request: pytest.FixtureRequest) -> int:
+    return int(request.config.option.rounds)
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.config.option.seed)
