@@ -116,7 +116,7 @@ class DataDirectory:
     def _read_meta(self) -> None:
         if not self.files.exists(f"{self.path}/{META_FILE}"):
             self._refuse_if_not_empty()
-            self._write_meta()
+            self._write_meta(self.epoch)
             return
         meta = self._meta()
         if meta["format"] > FORMAT:
@@ -153,8 +153,8 @@ class DataDirectory:
                 hint="name an empty or a new directory",
             )
 
-    def _write_meta(self) -> None:
-        content = json.dumps({"format": FORMAT, "epoch": self.epoch}).encode() + b"\n"
+    def _write_meta(self, epoch: int) -> None:
+        content = json.dumps({"format": FORMAT, "epoch": epoch}).encode() + b"\n"
         replace_file(self.files, f"{self.path}/{META_FILE}", content)
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -167,11 +167,11 @@ class DataDirectory:
 
     # --- the shared facts
 
-    def next_epoch(self) -> int:
+    def next_epoch(self) -> None:
         with self._lock:
-            self.epoch += 1
-            self._write_meta()
-            return self.epoch
+            epoch = self.epoch + 1
+            self._write_meta(epoch)
+            self.epoch = epoch  # only now: what was given out must be on the disk
 
     def write_recovery_points(self) -> None:
         write_checkpoint(self.files, f"{self.path}/{RECOVERY_POINTS}", self.recovery_points)
@@ -182,14 +182,13 @@ class DataDirectory:
             write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", offsets)
             self.start_offsets = offsets
 
-    def forget_partition(self, partition: TopicPartition, synced: dict[str, int]) -> None:
+    def forget_partition(self, partition: TopicPartition) -> None:
         """Before a partition goes: what is known of it must not be held against a new one of its name."""
         with self._lock:
             self.recovery_points.pop(partition, None)
-            self.start_offsets.pop(partition, None)
+            self.start_offsets = {name: offset for name, offset in self.start_offsets.items() if name != partition}
             self.write_recovery_points()
             write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
-            self.synced.start(synced)
         self.tails.forget(str(partition))
 
     def refuse_if_disk_low(self) -> None:

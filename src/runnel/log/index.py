@@ -138,10 +138,11 @@ class TimeIndex:
         if timestamp >= 0 and (last is None or timestamp > last.timestamp):
             self.entries.add(timestamp, last_offset - self._base_offset)
 
-    def find(self, timestamp: int) -> Timed | None:
-        """The first entry that has at least this timestamp."""
+    def around(self, timestamp: int) -> tuple[Timed | None, Timed | None]:
+        """The last entry before this timestamp, and the first that reaches it."""
         number = self.entries.bisect(0, timestamp - 1)
-        return self._entry(number) if number < len(self.entries) else None
+        before = self._entry(number - 1) if number else None
+        return before, self._entry(number) if number < len(self.entries) else None
 
     def last(self) -> Timed | None:
         return self._entry(len(self.entries) - 1) if len(self.entries) else None

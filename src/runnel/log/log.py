@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 
 from runnel.clock import SYSTEM_CLOCK, Clock
-from runnel.errors import Closed, InvalidSetting
+from runnel.errors import Closed, InvalidSetting, UnusableDirectory
 from runnel.files import DISK, Files
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.directory import DELETED_SUFFIX, DataDirectory, remove_folder
@@ -86,7 +86,8 @@ class Log:
             with self._commits.exclusive():
                 partition.refuse_writes()
                 del self._partitions[name]
-                self._home.forget_partition(name, self._synced_offsets())
+                self._home.forget_partition(name)
+                self._home.synced.start(self._synced_offsets())
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
                 files.rename(f"{path}/{name}", gone)
                 files.sync_directory(path)
@@ -138,8 +139,8 @@ class Log:
     # --- parts
 
     def _open(self) -> None:
-        self._home.open()
         try:
+            self._home.open()
             self._home.remove_deleted()
             known = {} if self._home.was_clean else self._home.synced.load()
             names = self.partitions()
@@ -147,6 +148,10 @@ class Log:
                 for name in names:
                     self._partitions[name] = self._opened(name, TopicSettings(), known.get(str(name), 0))
             self._home.start(self._synced_offsets())
+        except OSError as error:
+            self._home.release()
+            hint = "free some space or see to the disk; what is there is left as it is"
+            raise UnusableDirectory(self.path, f"it cannot be opened: {error}", hint=hint) from error
         except BaseException:
             self._home.release()
             raise

@@ -47,9 +47,19 @@ class Slice(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_files", "_index_interval", "_since_index", "base_offset", "damage", "largest", "loaded",
-        "next_offset", "offsets", "size", "stem", "times",
-    )  # fmt: skip
+        "_files",
+        "_index_interval",
+        "_since_index",
+        "base_offset",
+        "damage",
+        "largest",
+        "loaded",
+        "next_offset",
+        "offsets",
+        "size",
+        "stem",
+        "times",
+    )
 
     def __init__(self, files: OpenFiles, directory: str, base_offset: int, index_interval: int) -> None:
         self._files = files
@@ -91,11 +101,11 @@ class Segment:
         self._files.forget(self.path)
         self.loaded = True
 
-    def note(self, header: BatchHeader, position: int) -> None:
-        """A batch stands at `position`: index it and let readers see it."""
+    def note(self, header: BatchHeader, position: int, *, index: bool = True) -> None:
+        """A batch stands at `position`: index it if it is its turn, and let readers see it."""
         if header.max_timestamp > self.largest.timestamp:
             self.largest = Timed(header.max_timestamp, header.last_offset)
-        if self._since_index > self._index_interval:
+        if index and self._since_index > self._index_interval:
             self.offsets.add(header.last_offset, position)
             self.times.add(*self.largest)
             self._since_index = 0
@@ -184,7 +194,9 @@ class Segment:
             start = self._last_indexed(file, end)
             self.size, self.next_offset = start
             self.largest = self.times.last() or self.largest
-            return self._walk(file, start, end, limit)
+            # The time index may already know the batches that follow: to index them again would disorder it.
+            known = len(self.times.entries) > 0
+            return self._walk(file, start, end, limit, index=not known)
         self.forget_indexes()
         self._walk(file, Place(0, self.base_offset), min(end, damage.start.position), limit)
         if damage.resume:
@@ -192,36 +204,40 @@ class Segment:
         return None
 
     def _last_indexed(self, file: File, end: int) -> Place:
-        entry = self.offsets.last()
-        if entry is not None:
-            place = self._verified(file, entry.last_offset, entry.position, end)
-            if place is not None:
-                return place
-            logger.warning("%s: the index does not fit the segment and is made anew", self.stem)
+        """The last place that the indexes know, if what they say there is so; else they are made anew."""
+        entry, timed = self.offsets.last(), self.times.last()
+        place = self._verified(file, entry.last_offset, entry.position, end) if entry else Place(0, self.base_offset)
+        if place is not None and (timed is None or self._is_true(timed, file, end)):
+            return place
+        logger.warning("%s: the indexes do not fit the segment and are made anew", self.stem)
         self.forget_indexes()
         return Place(0, self.base_offset)
+
+    def _is_true(self, timed: Timed, file: File, end: int) -> bool:
+        """Whether the batch that ends with this offset has this largest timestamp."""
+        entry = self.offsets.find(timed.last_offset)
+        start = self._verified(file, entry.last_offset, entry.position, end) if entry else Place(0, self.base_offset)
+        if start is None:
+            return False
+        for _, header in headers(file, start.position, end, start.offset):
+            if header.last_offset >= timed.last_offset:
+                return header.last_offset == timed.last_offset and header.max_timestamp == timed.timestamp
+        return False
 
     def _lost_its_end(self) -> bool:
         return self.damage is not None and self.damage.resume is None
 
-    def _walk(self, file: File, start: Place, end: int, limit: int | None) -> None:
+    def _walk(self, file: File, start: Place, end: int, limit: int | None, *, index: bool = True) -> None:
         for position, header in headers(file, start.position, end, start.offset):
             if limit is not None and header.base_offset >= limit:
                 break
-            self.note(header, position)
+            self.note(header, position, index=index)
 
     def cut_back(self) -> None:
         """Forget what the indexes and the file hold after `size`: it was never synced."""
         self.offsets.cut_from(self.size)
         self.times.cut_from(self.next_offset)
-        file = self.file()
-        file.truncate(self.size)
-        start = self._last_indexed(file, self.size)
-        largest = self.times.last() or Timed(NO_TIMESTAMP, self.base_offset - 1)
-        for _, header in headers(file, start.position, self.size, start.offset):
-            if header.max_timestamp > largest.timestamp:
-                largest = Timed(header.max_timestamp, header.last_offset)
-        self.largest = largest
+        self.file().truncate(self.size)
 
     # --- the readers' side
 
@@ -300,10 +316,15 @@ class Segment:
 
     def _before_time(self, timestamp: int, least_offset: int) -> Place:
         """A place before the first batch that reaches this time, and not far from it."""
+        file, size = self.file(), self.size
         try:
-            entry = self.times.find(timestamp)
-        except struct.error:  # cut off while we looked
-            return Place(0, self.base_offset)
+            before, entry = self.times.around(timestamp)
+            trusted = all(self._is_true(timed, file, size) for timed in (before, entry) if timed is not None)
+        except (struct.error, Broken):  # cut off while we looked, or damaged
+            trusted = False
+        if not trusted:
+            logger.warning("%s: the time index is wrong at %d; reading without it", self.stem, timestamp)
+            return self._behind_damage(Place(0, self.base_offset), least_offset)
         # Up to the batch that was indexed last before this entry's, no time was large enough.
         anchor = entry.last_offset - 1 if entry is not None else self.next_offset - 1
         return self.locate(max(self.base_offset, anchor, least_offset))

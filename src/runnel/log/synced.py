@@ -10,6 +10,7 @@ it is never ahead. A torn entry fails its checksum and counts as unknown.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 
@@ -58,16 +59,16 @@ class SyncedOffsets:
         self._file = self._files.open(self._path)
 
     def note(self, name: str, offset: int) -> None:
-        file = self._file
-        if file is None:
-            return
-        position = self._positions.get(name)
-        if position is not None:
-            file.write([VALUE.pack(offset, _checksum(offset, name.encode()))], position)
-            return
-        with self._lock:
+        """Write down that all before `offset` is synced. It is a hint: if it cannot be written, the old one stays."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._file is None:
+                return
+            position = self._positions.get(name)
+            if position is not None:
+                self._file.write([VALUE.pack(offset, _checksum(offset, name.encode()))], position)
+                return
             entry = _entry(name, offset)
-            file.write([entry], self._end)
+            self._file.write([entry], self._end)
             self._positions[name] = self._end
             self._end += len(entry)
 

@@ -39,6 +39,7 @@ class Writer:
         "_lock",
         "_pending",
         "_run",
+        "_synced_largest",
         "_taken",
         "_unsynced_records",
         "_unsynced_since",
@@ -56,7 +57,7 @@ class Writer:
         "synced",
         "watchers",
         "written_producers",
-    )  # fmt: skip
+    )
 
     def __init__(self, home: DataDirectory, name: str, settings: TopicSettings, state: PartitionState) -> None:
         self._home = home
@@ -68,6 +69,7 @@ class Writer:
         self.producers = state.producers.copy()
         self.next_offset = self.segments.active.next_offset
         self.synced = Place(self.segments.active.size, self.next_offset)
+        self._synced_largest = self.segments.active.largest
         self.roll_at = self._roll_time(state.active_started)
         self.failure: PartitionFailed | None = None
         self.retry_at = 0
@@ -210,6 +212,7 @@ class Writer:
     def _note_synced(self) -> None:
         segment = self.segments.active
         self.synced = Place(segment.size, segment.next_offset)
+        self._synced_largest = segment.largest
         self._unsynced_records = 0
         self._unsynced_since = None
         self._home.synced.note(self.name, segment.next_offset)
@@ -251,6 +254,7 @@ class Writer:
         self._home.files.sync_directory(self.directory)
         self.segments.add(segment)
         self.synced = Place(0, base_offset)
+        self._synced_largest = segment.largest
         self.roll_at = self._roll_time(self._home.clock.now())
 
     def _roll_time(self, started: int) -> int:
@@ -276,6 +280,7 @@ class Writer:
         if segment.size > self.synced.position:
             self._home.tails.forget(self.name)
         segment.size, segment.next_offset = self.synced
+        segment.largest = self._synced_largest
         self.next_offset = self.synced.offset
         self.epochs.cut_from(self.next_offset)
         self._unsynced_records = 0

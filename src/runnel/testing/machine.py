@@ -79,10 +79,15 @@ class Machine:
             self._check_alive()
         self._faults.strike(operation, path)
 
+    @property
+    def used(self) -> int:
+        """The bytes that all files together hold."""
+        return sum(len(inode.content) for inode in self._tree.inodes())
+
     def _room(self) -> int:
         if self.capacity is None:
             return PLENTY
-        return max(0, self.capacity - sum(len(inode.content) for inode in self._tree.inodes()))
+        return max(0, self.capacity - self.used)
 
 
 class FaultyFile:

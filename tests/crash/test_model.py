@@ -1,0 +1,28 @@
+"""Whatever the disk does and whenever the power goes out, the log keeps what it acknowledged.
+
+A failure names its world: `World(seed, crash_at=n).run()` replays it alone.
+"""
+
+import random
+
+import pytest
+
+from tests.crash.model import World
+
+
+def live_through(seed: int, rounds: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(rounds):
+        world_seed = chance.randrange(2**32)
+        operations = World(world_seed).run().operations_in_all
+        for crash_at in range(1, operations + 1):
+            World(world_seed, crash_at).run()
+
+
+def test_a_log_keeps_its_promises_with_a_crash_at_every_file_operation(seed: int, rounds: int) -> None:
+    live_through(seed, rounds)
+
+
+@pytest.mark.soak
+def test_a_log_keeps_its_promises_over_many_histories(seed: int, rounds: int) -> None:
+    live_through(seed, rounds)
