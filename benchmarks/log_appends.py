@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.harness import Figure, Options, Target, at_least, per_second, side_by_side
-from benchmarks.log_batches import BATCH, MEGABYTE, RECORDS_PER_BATCH, SMALL_BATCH, batch_of, folder
-from runnel.log import Log, LogSettings, Partition, TopicSettings, open_log
+from benchmarks.harness import Figure, Measure, Options, at_least, seconds
+from benchmarks.log_batches import BATCH, RECORDS_PER_BATCH, SMALL_BATCH, TOPIC, batch_of, first_segment, folder
+from benchmarks.slices import in_slices, megabytes_per_second, per_second
+from runnel.log import LogSettings, Partition, TopicSettings, open_log
 
 IN_FLIGHT = 64
 RELAXED = TopicSettings(flush_ms=60_000)
 SYNC_WORKERS = LogSettings().sync_workers
 ACTIVE_PARTITIONS = (4, 100, 1_000)
-# A durable round of so many partitions costs so many syncs on either side; the bytes between them hardly count.
-TARGETS_BY_PARTITIONS: dict[int, Target | None] = {4: None, 100: None, 1_000: None}
+BATCHES_PER_SLICE = 50
 
 Work = Callable[[], object]
 
@@ -36,14 +37,14 @@ def figures(options: Options, place: Path) -> list[Figure]:
     ]
 
 
-class Raw:
-    """The peer: as many files as there are partitions, with descriptors that stay open."""
+class RawFiles:
+    """Files used by hand, their descriptors open all the time."""
 
-    def __init__(self, path: Path, count: int) -> None:
-        _allow_open_files(count + 1_024)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        _allow_open_files(4 * len(paths) + 1_024)
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
-        self._descriptors = [os.open(path / f"raw-{number}", flags) for number in range(count)]
-        self._slices = [self._descriptors[number::SYNC_WORKERS] for number in range(min(count, SYNC_WORKERS))]
+        self._descriptors = [os.open(path, flags) for path in paths]
+        self._shares = [self._descriptors[number::SYNC_WORKERS] for number in range(min(len(paths), SYNC_WORKERS))]
         self._pool = ThreadPoolExecutor(SYNC_WORKERS)
 
     def write(self, batch: bytes) -> None:
@@ -57,12 +58,20 @@ class Raw:
         if len(self._descriptors) == 1:
             os.fdatasync(self._descriptors[0])
         else:
-            list(self._pool.map(_sync_each, self._slices))
+            list(self._pool.map(_sync_each, self._shares))
 
     def close(self) -> None:
         self._pool.shutdown()
         for descriptor in self._descriptors:
             os.close(descriptor)
+
+
+class Sides(NamedTuple):
+    """A new log with some partitions, and the peer beside it on the same disk. Both have been written to."""
+
+    partitions: list[Partition]
+    segments: RawFiles  # those of the partitions, for syncing what a relaxed log has not
+    raw: RawFiles
 
 
 def _sync_each(descriptors: Sequence[int]) -> None:
@@ -72,116 +81,118 @@ def _sync_each(descriptors: Sequence[int]) -> None:
 
 def _allow_open_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
+    if hard != resource.RLIM_INFINITY:
+        count = min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 @contextmanager
-def _both(place: Path, count: int, settings: TopicSettings) -> Iterator[tuple[Log, list[Partition], Raw]]:
-    """A new log with `count` partitions, and the peer beside it, on the same disk."""
+def _both(place: Path, count: int, settings: TopicSettings, batch: bytes) -> Iterator[Sides]:
     with ExitStack() as stack:
         path = stack.enter_context(folder(place))
-        raw = Raw(path, count)
+        raw = RawFiles([path / f"raw-{number}" for number in range(count)])
         stack.callback(raw.close)
         log = stack.enter_context(open_log(path / "log"))
-        yield log, [log.partition("bench", number, settings) for number in range(count)], raw
+        partitions = [log.partition(TOPIC, number, settings) for number in range(count)]
+        segments = RawFiles([first_segment(path / "log", number) for number in range(count)])
+        stack.callback(segments.close)
+        _wave(partitions, batch)
+        _write_and_sync(raw, batch)
+        yield Sides(partitions, segments, raw)
 
 
 def _one_partition(options: Options, place: Path, batch: bytes) -> list[Figure]:
-    count = options.size(full=2_000, quick=50)
-    groups = options.size(full=128, quick=2)
-    small = batch_of(SMALL_BATCH, 1)
-    with _both(place, 1, TopicSettings()) as (_, (partition,), raw):
+    small, flights = batch_of(SMALL_BATCH, 1), 4 * IN_FLIGHT
+    with _both(place, 1, TopicSettings(), batch) as ((partition,), _, raw):
         return [
-            side_by_side(
+            in_slices(
                 "append durably, one at a time",
-                unit="MB/s",
+                unit=megabytes_per_second(BATCHES_PER_SLICE * BATCH),
                 against="write + fdatasync",
-                ours=_rate(count * BATCH, _repeat(count, lambda: partition.append_batch(batch))),
-                peer=_rate(count * BATCH, _repeat(count, lambda: _write_and_sync(raw, batch))),
+                ours=_timed(_repeat(BATCHES_PER_SLICE, lambda: partition.append_batch(batch))),
+                peer=_timed(_repeat(BATCHES_PER_SLICE, lambda: _write_and_sync(raw, batch))),
                 target=at_least(0.7),
                 options=options,
             ),
-            side_by_side(
+            in_slices(
                 f"append durably, {IN_FLIGHT} in flight",
-                unit="MB/s",
+                unit=megabytes_per_second(flights * BATCH),
                 against=f"writev of {IN_FLIGHT} + fdatasync",
-                ours=_rate(groups * IN_FLIGHT * BATCH, _in_flight(partition, batch, groups * IN_FLIGHT)),
-                peer=_rate(groups * IN_FLIGHT * BATCH, _repeat(groups, _group_write(raw, batch))),
+                ours=_timed(lambda: _keep_in_flight(partition, batch, flights)),
+                peer=_timed(_repeat(flights // IN_FLIGHT, lambda: _write_group_and_sync(raw, batch))),
                 target=at_least(0.7),
                 options=options,
             ),
-            side_by_side(
+            in_slices(
                 f"append durably, {IN_FLIGHT} in flight, batches of {SMALL_BATCH} B",
-                unit="batches/s",
+                unit=per_second("batches", flights),
                 against=f"writev of {IN_FLIGHT} + fdatasync",
-                ours=lambda: per_second(groups * IN_FLIGHT, _in_flight(partition, small, groups * IN_FLIGHT)),
-                peer=lambda: per_second(groups * IN_FLIGHT, _repeat(groups, _group_write(raw, small))),
+                ours=_timed(lambda: _keep_in_flight(partition, small, flights)),
+                peer=_timed(_repeat(flights // IN_FLIGHT, lambda: _write_group_and_sync(raw, small))),
                 options=options,
             ),
         ]
 
 
 def _durable_partitions(options: Options, place: Path, batch: bytes, count: int) -> Figure:
-    """Every partition has one batch waiting. Of 1,000 files the log holds 512 open (LogSettings.open_files), and the
-    peer all."""
-    waves = max(1, options.size(full=4_000, quick=count) // count)
-    with _both(place, count, TopicSettings()) as (_, partitions, raw):
-        return side_by_side(
+    """Every partition has one batch waiting. Of 1,000 files the log holds 512 open (`LogSettings.open_files`), the peer
+    all; each of the peer's threads has its share of the files, where the log hands them out one by one."""
+    waves = max(1, BATCHES_PER_SLICE // count)
+    with _both(place, count, TopicSettings(), batch) as (partitions, _, raw):
+        return in_slices(
             f"append durably, {count:,} partitions",
-            unit="MB/s",
+            unit=megabytes_per_second(waves * count * BATCH),
             against=f"write each, fdatasync each in {SYNC_WORKERS} threads",
-            ours=_rate(waves * count * BATCH, _repeat(waves, lambda: _wave(partitions, batch))),
-            peer=_rate(waves * count * BATCH, _repeat(waves, lambda: _write_and_sync(raw, batch))),
-            target=TARGETS_BY_PARTITIONS[count],
+            ours=_timed(_repeat(waves, lambda: _wave(partitions, batch))),
+            peer=_timed(_repeat(waves, lambda: _write_and_sync(raw, batch))),
             options=options,
         )
 
 
 def _relaxed(options: Options, place: Path, batch: bytes) -> list[Figure]:
-    count = options.size(full=4_000, quick=100)
-    with _both(place, 1, RELAXED) as (log, (partition,), raw):
-        ours = _rate(count * BATCH, _repeat(count, lambda: partition.append_batch(batch)), after=log.checkpoint)
+    with _both(place, 1, RELAXED, batch) as ((partition,), segments, raw):
+        ours = _timed(_repeat(BATCHES_PER_SLICE, lambda: partition.append_batch(batch)), after=segments.sync)
         return [
-            side_by_side(
+            in_slices(
                 "append relaxed, one at a time",
-                unit="MB/s",
+                unit=megabytes_per_second(BATCHES_PER_SLICE * BATCH),
                 against="write",
                 ours=ours,
-                peer=_rate(count * BATCH, _repeat(count, lambda: raw.write(batch)), after=raw.sync),
+                peer=_timed(_repeat(BATCHES_PER_SLICE, lambda: raw.write(batch)), after=raw.sync),
                 options=options,
             ),
-            side_by_side(
+            in_slices(
                 "append relaxed, one at a time",
-                unit="MB/s",
+                unit=megabytes_per_second(BATCHES_PER_SLICE * BATCH),
                 against="write + fdatasync",
                 ours=ours,
-                peer=_rate(count * BATCH, _repeat(count, lambda: _write_and_sync(raw, batch))),
+                peer=_timed(_repeat(BATCHES_PER_SLICE, lambda: _write_and_sync(raw, batch))),
                 options=options,
             ),
         ]
 
 
 def _relaxed_partitions(options: Options, place: Path, batch: bytes, count: int) -> Figure:
-    waves = max(1, options.size(full=4_000, quick=count) // count)
-    with _both(place, count, RELAXED) as (log, partitions, raw):
-        return side_by_side(
+    waves = max(1, BATCHES_PER_SLICE // count)
+    with _both(place, count, RELAXED, batch) as (partitions, segments, raw):
+        return in_slices(
             f"append relaxed, {count:,} partitions",
-            unit="MB/s",
+            unit=megabytes_per_second(waves * count * BATCH),
             against="write each",
-            ours=_rate(waves * count * BATCH, _repeat(waves, lambda: _wave(partitions, batch)), after=log.checkpoint),
-            peer=_rate(waves * count * BATCH, _repeat(waves, lambda: raw.write(batch)), after=raw.sync),
+            ours=_timed(_repeat(waves, lambda: _wave(partitions, batch)), after=segments.sync),
+            peer=_timed(_repeat(waves, lambda: raw.write(batch)), after=raw.sync),
             options=options,
         )
 
 
-def _rate(size: int, work: Work, after: Work = lambda: None) -> Callable[[], float]:
-    """MB/s; `after` the clock has stopped, what is not synced is, or the next measurement would pay for it."""
+def _timed(work: Work, after: Work = lambda: None) -> Measure:
+    """`after` the clock has stopped, what is not synced is, or the next slice would pay for it."""
 
     def measure() -> float:
-        rate = per_second(size, work) / MEGABYTE
+        elapsed = seconds(work)
         after()
-        return rate
+        return elapsed
 
     return measure
 
@@ -194,33 +205,24 @@ def _repeat(count: int, work: Work) -> Work:
     return repeated
 
 
-def _write_and_sync(raw: Raw, batch: bytes) -> None:
+def _write_and_sync(raw: RawFiles, batch: bytes) -> None:
     raw.write(batch)
     raw.sync()
 
 
-def _group_write(raw: Raw, batch: bytes) -> Work:
-    group = [batch] * IN_FLIGHT
-
-    def write_group() -> None:
-        raw.write_group(group)
-        raw.sync()
-
-    return write_group
+def _write_group_and_sync(raw: RawFiles, batch: bytes) -> None:
+    raw.write_group([batch] * IN_FLIGHT)
+    raw.sync()
 
 
-def _in_flight(partition: Partition, batch: bytes, count: int) -> Work:
-    """Always as many batches waiting as allowed: when the oldest is answered, the next one is sent."""
-
-    def work() -> None:
-        waiting = deque(partition.submit(batch) for _ in range(IN_FLIGHT))
-        for _ in range(count - IN_FLIGHT):
-            waiting.popleft().result()
-            waiting.append(partition.submit(batch))
-        for append in waiting:
-            append.result()
-
-    return work
+def _keep_in_flight(partition: Partition, batch: bytes, count: int) -> None:
+    """When the oldest of those in flight is answered, the next one is sent."""
+    waiting = deque(partition.submit(batch) for _ in range(IN_FLIGHT))
+    for _ in range(count - IN_FLIGHT):
+        waiting.popleft().result()
+        waiting.append(partition.submit(batch))
+    for append in waiting:
+        append.result()
 
 
 def _wave(partitions: Sequence[Partition], batch: bytes) -> None:

@@ -16,7 +16,7 @@ GIB = 1024 * MIB
 BATCH = 16 * KIB
 RECORDS_PER_BATCH = 16
 SMALL_BATCH = 200
-MEGABYTE = 1e6
+TOPIC = "bench"
 
 
 def batch_of(size: int, records: int) -> bytes:
@@ -32,6 +32,10 @@ def batch_of(size: int, records: int) -> bytes:
 
 def _built(values: list[bytes], now: int) -> bytes:
     return build_batch([Record(value, timestamp=now) for value in values])
+
+
+def first_segment(log: Path, partition: int = 0) -> Path:
+    return log / f"{TOPIC}-{partition}" / f"{0:020d}.log"
 
 
 @contextmanager

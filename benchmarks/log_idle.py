@@ -10,9 +10,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.log_batches import TOPIC
 from runnel.log import open_log
-
-TOPIC = "bench"
 
 
 def resident() -> int:

@@ -3,18 +3,20 @@
 import os
 import random
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kafka.record.memory_records import MemoryRecords
 
-from benchmarks.harness import Figure, Options, at_least, at_most, per_second, side_by_side
-from benchmarks.log_batches import BATCH, MEGABYTE, MIB, RECORDS_PER_BATCH, batch_of, folder
-from benchmarks.log_samples import TOPIC, Sample, Samples
+from benchmarks.harness import Figure, Measure, Options, at_least, at_most, seconds
+from benchmarks.log_batches import BATCH, MIB, RECORDS_PER_BATCH, TOPIC, batch_of, first_segment, folder
+from benchmarks.log_samples import Sample, Samples
+from benchmarks.slices import MICROSECONDS, in_slices, megabytes_per_second, per_second
 from runnel.log import LogSettings, Partition, TopicSettings, open_log
 
 READ = MIB
+LOOKUPS_PER_SLICE = 50
+LOOKUPS_TO_GET_WARM = 1_000
 SMALL_RECORDS_PER_BATCH = 160  # of about 100 bytes
 WITHOUT_TAIL_CACHE = LogSettings(tail_cache_bytes=0)
 
@@ -32,19 +34,17 @@ def figures(options: Options, place: Path, samples: Samples) -> list[Figure]:
 
 def _from_the_file(options: Options, sample: Sample) -> Figure:
     size = min(options.size(full=256 * MIB, quick=8 * MIB), sample.size)
-    descriptor = os.open(sample.first_segment, os.O_RDONLY)
+    descriptor = os.open(first_segment(sample.clean), os.O_RDONLY)
     with open_log(sample.clean, settings=WITHOUT_TAIL_CACHE) as log:
         partition = log.partition(TOPIC)
         try:
             _pread_all(descriptor, size)  # into the page cache
-            return side_by_side(
+            return in_slices(
                 "read from the file, 1 MiB at a time",
-                unit="MB/s",
+                unit=megabytes_per_second(size),
                 against="pread of 1 MiB",
-                ours=lambda: (
-                    per_second(size, lambda: _read_all(partition, size // BATCH * RECORDS_PER_BATCH)) / MEGABYTE
-                ),
-                peer=lambda: per_second(size, lambda: _pread_all(descriptor, size)) / MEGABYTE,
+                ours=lambda: seconds(lambda: _read_all(partition, size // BATCH * RECORDS_PER_BATCH)),
+                peer=lambda: seconds(lambda: _pread_all(descriptor, size)),
                 target=at_least(0.7),
                 options=options,
             )
@@ -58,14 +58,14 @@ def _from_the_tail(options: Options, place: Path) -> Figure:
     size, end_offset = batches * BATCH, batches * RECORDS_PER_BATCH
     with folder(place) as path, open_log(path / "log") as log:
         partition = _filled(log.partition(TOPIC, 0, TopicSettings(flush_ms=60_000)), batches, RECORDS_PER_BATCH)
-        descriptor = os.open(path / "log" / f"{TOPIC}-0" / f"{0:020d}.log", os.O_RDONLY)
+        descriptor = os.open(first_segment(path / "log"), os.O_RDONLY)
         try:
-            return side_by_side(
+            return in_slices(
                 "read from the tail in memory, 1 MiB at a time",
-                unit="MB/s",
+                unit=megabytes_per_second(size),
                 against="pread of 1 MiB",
-                ours=lambda: per_second(size, lambda: _read_all(partition, end_offset)) / MEGABYTE,
-                peer=lambda: per_second(size, lambda: _pread_all(descriptor, size)) / MEGABYTE,
+                ours=lambda: seconds(lambda: _read_all(partition, end_offset)),
+                peer=lambda: seconds(lambda: _pread_all(descriptor, size)),
                 options=options,
             )
         finally:
@@ -78,41 +78,32 @@ def _records(options: Options, place: Path, records_per_batch: int, size: str) -
     count = batches * records_per_batch
     with folder(place) as path, open_log(path / "log", settings=WITHOUT_TAIL_CACHE) as log:
         partition = _filled(log.partition(TOPIC, 0, TopicSettings(flush_ms=60_000)), batches, records_per_batch)
-        content = (path / "log" / f"{TOPIC}-0" / f"{0:020d}.log").read_bytes()
-        return side_by_side(
+        content = first_segment(path / "log").read_bytes()
+        return in_slices(
             f"records() of {size}",
-            unit="records/s",
+            unit=per_second("records", count),
             against="kafka-python's decoder",
-            ours=lambda: per_second(count, lambda: sum(1 for _ in partition.records())),
-            peer=lambda: per_second(count, lambda: _decode_with_kafka_python(content)),
+            ours=lambda: seconds(lambda: sum(1 for _ in partition.records())),
+            peer=lambda: seconds(lambda: _decode_with_kafka_python(content)),
             options=options,
         )
 
 
 def _lookups(options: Options, small: Sample, large: Sample, shape: str) -> list[Figure]:
     """The median of random lookups; the ratio tells how they grow with the log."""
-    count = options.size(full=2_000, quick=50)
     with open_log(small.clean) as small_log, open_log(large.clean) as large_log:
         small_partition, large_partition = small_log.partition(TOPIC), large_log.partition(TOPIC)
         return [
-            side_by_side(
-                f"find an offset in 1 GiB, {shape}",
-                unit="µs",
+            in_slices(
+                f"find {what} in 1 GiB, {shape}",
+                unit=MICROSECONDS,
                 against="in 10 MiB",
-                ours=lambda: _median_of_lookups(large_partition, large, count, _find_offset),
-                peer=lambda: _median_of_lookups(small_partition, small, count, _find_offset),
+                ours=_median_of_lookups(large_partition, large, lookup),
+                peer=_median_of_lookups(small_partition, small, lookup),
                 target=at_most(2),
                 options=options,
-            ),
-            side_by_side(
-                f"find a time in 1 GiB, {shape}",
-                unit="µs",
-                against="in 10 MiB",
-                ours=lambda: _median_of_lookups(large_partition, large, count, _find_time),
-                peer=lambda: _median_of_lookups(small_partition, small, count, _find_time),
-                target=at_most(2),
-                options=options,
-            ),
+            )
+            for what, lookup in (("an offset", _find_offset), ("a time", _find_time))
         ]
 
 
@@ -125,21 +116,20 @@ def _find_offset(partition: Partition, sample: Sample, chance: random.Random) ->
 
 
 def _find_time(partition: Partition, sample: Sample, chance: random.Random) -> Callable[[], object]:
-    time_wanted = chance.randrange(sample.first_time, sample.last_time)
-    return lambda: partition.find_time(time_wanted)
+    timestamp = chance.randrange(sample.first_time, sample.last_time)
+    return lambda: partition.find_time(timestamp)
 
 
-def _median_of_lookups(partition: Partition, sample: Sample, count: int, lookup: Lookup) -> float:
-    chance = random.Random(count)
-    lookups = [lookup(partition, sample, chance) for _ in range(count)]
-    for find in lookups:  # into the page cache, and each segment into memory
-        find()
-    times = []
-    for find in lookups:
-        start = time.perf_counter()
-        find()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
+def _median_of_lookups(partition: Partition, sample: Sample, lookup: Lookup) -> Measure:
+    chance = random.Random(sample.batches)
+    for _ in range(LOOKUPS_TO_GET_WARM):  # every segment is opened when it is first needed
+        lookup(partition, sample, chance)()
+
+    def measure() -> float:
+        lookups = [lookup(partition, sample, chance) for _ in range(LOOKUPS_PER_SLICE)]
+        return statistics.median(seconds(find) for find in lookups)
+
+    return measure
 
 
 def _filled(partition: Partition, batches: int, records_per_batch: int) -> Partition:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Options
-from benchmarks.log_batches import BATCH, GIB, MIB, RECORDS_PER_BATCH, batch_of, folder
-from runnel.log import Append, Log, Partition, TopicSettings, open_log
+from benchmarks.log_batches import BATCH, GIB, MIB, RECORDS_PER_BATCH, TOPIC, batch_of, folder
+from runnel.log import Append, Partition, TopicSettings, open_log
 from runnel.records import with_append_time
 
-TOPIC = "bench"
 IN_FLIGHT = 256
 HOUR = 60 * 60 * 1_000
 TIME_STEP = 10  # milliseconds from batch to batch
@@ -47,10 +46,6 @@ class Sample:
     def last_time(self) -> int:
         return self.first_time + (self.batches - 1) * TIME_STEP
 
-    @property
-    def first_segment(self) -> Path:
-        return self.clean / f"{TOPIC}-0" / f"{0:020d}.log"
-
 
 @dataclass(frozen=True)
 class Samples:
@@ -69,11 +64,6 @@ def prepared(options: Options, place: Path) -> Iterator[Samples]:
             large=_written(home / "large", large, segment_bytes=GIB),
             large_in_segments=_written(home / "segments", large, segment_bytes=segment),
         )
-
-
-def open_sample(path: Path) -> tuple[Log, Partition]:
-    log = open_log(path)
-    return log, log.partition(TOPIC)
 
 
 def copy_with_linked_segments(source: Path, target: Path) -> None:

@@ -1,7 +1,6 @@
 """How long a log takes to open, and the memory of an idle partition."""
 
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -9,13 +8,13 @@ from pathlib import Path
 
 from benchmarks import log_idle
 from benchmarks.harness import Figure, Options, at_most, seconds, side_by_side
-from benchmarks.log_batches import MIB, SMALL_BATCH, batch_of, folder
-from benchmarks.log_samples import TOPIC, Sample, Samples, copy_with_linked_segments
+from benchmarks.log_batches import MIB, SMALL_BATCH, TOPIC, batch_of, first_segment, folder
+from benchmarks.log_samples import Sample, Samples, copy_with_linked_segments
+from benchmarks.slices import MILLISECONDS, in_slices
 from runnel.log import open_log
 
 ROOT = Path(__file__).parents[1]
 BYTES_PER_IDLE_PARTITION = 20_000
-MILLISECONDS = 1_000
 
 
 def figures(options: Options, place: Path, samples: Samples) -> list[Figure]:
@@ -29,13 +28,12 @@ def figures(options: Options, place: Path, samples: Samples) -> list[Figure]:
 
 
 def _clean(options: Options, small: Sample, large: Sample, shape: str) -> Figure:
-    repeats = options.size(full=20, quick=2)
-    return side_by_side(
+    return in_slices(
         f"open 1 GiB after a clean stop, {shape}",
-        unit="ms",
+        unit=MILLISECONDS,
         against="10 MiB",
-        ours=lambda: statistics.median(_time_to_open(large.clean) for _ in range(repeats)),
-        peer=lambda: statistics.median(_time_to_open(small.clean) for _ in range(repeats)),
+        ours=lambda: _time_to_open(large.clean),
+        peer=lambda: _time_to_open(small.clean),
         target=at_most(1.5),
         options=options,
     )
@@ -43,12 +41,12 @@ def _clean(options: Options, small: Sample, large: Sample, shape: str) -> Figure
 
 def _killed(options: Options, place: Path, sample: Sample, shape: str) -> Figure:
     """The active segment is checked from the last checkpoint on, and here there was none."""
-    return side_by_side(
+    return in_slices(
         f"open 1 GiB after a kill, {shape}",
-        unit="ms",
+        unit=MILLISECONDS,
         against="read all of it, pread of 1 MiB",
         ours=lambda: _time_to_open_killed(place, sample),
-        peer=lambda: seconds(lambda: _read_segments(sample)) * MILLISECONDS,
+        peer=lambda: seconds(lambda: _read_segments(sample)),
         options=options,
     )
 
@@ -62,7 +60,7 @@ def _time_to_open(path: Path) -> float:
     log.close()
     if end_offset == 0:
         raise ValueError(f"the log in {path} is empty")
-    return elapsed * MILLISECONDS
+    return elapsed
 
 
 def _time_to_open_killed(place: Path, sample: Sample) -> float:
@@ -72,7 +70,7 @@ def _time_to_open_killed(place: Path, sample: Sample) -> float:
 
 
 def _read_segments(sample: Sample) -> None:
-    for path in sorted(sample.first_segment.parent.glob("*.log")):
+    for path in sorted(first_segment(sample.clean).parent.glob("*.log")):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             position = 0

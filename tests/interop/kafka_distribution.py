@@ -31,9 +31,7 @@ JVM_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
 
 INDEX_ENTRY = re.compile(r"offset: (\d+) position: (\d+)")
 HARMLESS = {
-    ".log": re.compile(
-        r"Log starting offset: \d+|baseOffset: .* magic: 2 .* isvalid: true|\| offset: \d+ .*"
-    ),
+    ".log": re.compile(r"Log starting offset: \d+|baseOffset: .* magic: 2 .* isvalid: true|\| offset: \d+ .*"),
     ".index": re.compile(rf"{INDEX_ENTRY.pattern}|.* is empty\."),
     ".timeindex": re.compile(r"timestamp: \d+ offset: \d+"),
     ".txnindex": re.compile(r"version: 0 producerId: .*"),
@@ -122,9 +120,7 @@ def dump_segments(files: Iterable[Path], *, deep: bool = True, gaps_allowed: boo
     """
     sizes = {file.absolute(): file.stat().st_size for file in files}
     if unknown := [str(file) for file in sizes if file.suffix not in HARMLESS]:
-        raise ValueError(
-            f"DumpLogSegments does not read {', '.join(unknown)}; it reads {', '.join(HARMLESS)}"
-        )
+        raise ValueError(f"DumpLogSegments does not read {', '.join(unknown)}; it reads {', '.join(HARMLESS)}")
     names = ",".join(map(str, sizes))
     command = [find_java(), *JVM_OPTIONS, "-cp", kafka_classpath(), TOOL, "--files", names]
     environment = {name: value for name, value in os.environ.items() if name not in JVM_VARIABLES}
@@ -186,7 +182,5 @@ def find_java() -> str:
     # Before Java 9 a version began with "1.".
     version = re.search(r'version "(?:1\.)?(\d+)', told)
     if version is None or int(version[1]) < OLDEST_JAVA:
-        raise KafkaUnavailable(
-            f"Java {OLDEST_JAVA} or newer is needed, and '{java} -version' says: {told.strip()}"
-        )
+        raise KafkaUnavailable(f"Java {OLDEST_JAVA} or newer is needed, and '{java} -version' says: {told.strip()}")
     return java

@@ -41,9 +41,7 @@ def batch(first_offset: int) -> bytes:
 
 def snapshot(tail: bytes = b"") -> bytes:
     last = FIRST_OFFSETS[-1] + RECORDS - 1
-    body = struct.pack(">i", 1) + struct.pack(
-        ">qhiqiqiq", 7, 0, last - BASE, last, RECORDS - 1, TIME + last, -1, -1
-    )
+    body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 0, last - BASE, last, RECORDS - 1, TIME + last, -1, -1)
     return struct.pack(">hI", 1, crc32c(body + tail)) + body + tail
 
 

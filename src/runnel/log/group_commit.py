@@ -99,13 +99,13 @@ class GroupCommit:
     def _publish(self, writer: Writer, *, synced: bool) -> None:
         for append in writer.publish(synced=synced):
             append.answer()
-        if writer.has_unsynced:
+        if writer.has_unsynced and writer not in self._unsynced:
             with self._lock:
                 self._unsynced[writer] = None
-            self._wake_up()
+            self._wake_up()  # to learn of the deadline
 
     def _sync_all(self, writers: list[Writer]) -> list[Exception | None]:
-        if len(writers) <= 1:
+        if min(len(writers), self._workers) <= 1:
             return [_sync(writer) for writer in writers]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="runnel-sync")

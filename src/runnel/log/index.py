@@ -24,13 +24,14 @@ class Entries:
     entries before and after `save`. After `cut` a number may lead nowhere: then `struct.error` is raised.
     """
 
-    __slots__ = ("_files", "_parts", "_path", "_shape")
+    __slots__ = ("_files", "_parts", "_path", "_shape", "saved")
 
     def __init__(self, files: OpenFiles, path: str, shape: struct.Struct) -> None:
         self._files = files
         self._path = path
         self._shape = shape
         self._parts = (0, bytearray())
+        self.saved = False  # whether the file holds all of them
 
     def __len__(self) -> int:
         saved, memory = self._parts
@@ -50,9 +51,11 @@ class Entries:
         exists = self._files.files.exists(self._path)
         saved = self._files.get(self._path).size() // self._shape.size if exists else 0
         self._parts = (saved, bytearray())
+        self.saved = exists
 
     def add(self, first: int, second: int) -> None:
         self._parts[1].extend(self._shape.pack(first, second))
+        self.saved = False
 
     def cut(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -71,6 +74,7 @@ class Entries:
         file.truncate(size + len(memory))
         file.sync()
         self._parts = (saved + len(memory) // self._shape.size, bytearray())
+        self.saved = True
 
     def bisect(self, column: int, value: int) -> int:
         """The number of entries whose column is at most `value`."""

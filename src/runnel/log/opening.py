@@ -53,6 +53,7 @@ class PartitionState:
     producers: Producers
     start_offset: int
     active_started: int
+    indexes_are_saved: bool
     findings: list[Finding]
 
 
@@ -91,6 +92,7 @@ def open_partition(
         producers=replayed_producers(home, directory, chain),
         start_offset=max(start_offset, segments[0].base_offset),
         active_started=_started(home, chain.active),
+        indexes_are_saved=trust and chain.active.indexes_are_saved,
         findings=findings,
     )
 

@@ -11,6 +11,7 @@ are on their way and nobody looks at them. Offsets inside of a segment are conse
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from collections.abc import Iterator
@@ -117,6 +118,10 @@ class Segment:
         self.offsets.entries.save()
         self.times.entries.save()
 
+    @property
+    def indexes_are_saved(self) -> bool:
+        return self.offsets.entries.saved and self.times.entries.saved
+
     def seal(self) -> None:
         """No batch will follow: the time index ends with the largest time, as Kafka's does."""
         self.times.add(*self.largest)
@@ -157,6 +162,9 @@ class Segment:
                 self.quarantine(damage_at(file, broken, end))
         if limit is not None and self.next_offset < limit and not self._lost_its_end():
             self.quarantine(Damage(Place(self.size, self.next_offset), None, f"it ends before offset {limit}"))
+        if limit is not None and not self.indexes_are_saved:
+            with contextlib.suppress(OSError):  # they are good enough in memory
+                self.seal()
         self.loaded = True
 
     def forget_indexes(self) -> None:

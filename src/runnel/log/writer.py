@@ -74,7 +74,7 @@ class Writer:
         self.failure: PartitionFailed | None = None
         self.retry_at = 0
         self.closed = False
-        self.dirty = False  # something was written since the last checkpoint
+        self.dirty = not state.indexes_are_saved  # something is to be saved at the next checkpoint
         self.watchers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._pending: list[Append] = []

@@ -12,11 +12,13 @@ from runnel.records.record import INT64_MAX, INT64_MIN, Record
 
 BYTES = (bytes, bytearray, memoryview, type(None))
 
+Mistake = tuple[str, str] | None  # what is wrong, and a hint
+
 
 def mistake_in(records: object, error: Exception) -> InvalidBatch:
     """The error to raise for records whose encoding failed with `error`: it names the first wrong one."""
     if not isinstance(records, Sequence):
-        return InvalidBatch(f"records are a {_type_of(records)}", hint="give a list of Record")
+        return InvalidBatch(f"records are of type {_type_of(records)}", hint="give a list of Record")
     for index, record in enumerate(records):
         if (mistake := _mistake(record)) is not None:
             what, hint = mistake
@@ -24,12 +26,9 @@ def mistake_in(records: object, error: Exception) -> InvalidBatch:
     return InvalidBatch(f"records cannot be encoded: {error}")
 
 
-Mistake = tuple[str, str] | None  # what is wrong, and a hint
-
-
 def _mistake(record: object) -> Mistake:
     if not isinstance(record, Record):
-        return f"it is a {_type_of(record)}, not a Record", "write Record(value, key)"
+        return f"it is of type {_type_of(record)}, not a Record", "write Record(value, key)"
     return (
         _mistake_in_bytes("value", record.value)
         or _mistake_in_bytes("key", record.key)
@@ -43,13 +42,13 @@ def _mistake_in_bytes(name: str, value: object) -> Mistake:
         return None
     if isinstance(value, str):
         return f"its {name} is text, expected bytes or None", "encode text with .encode()"
-    return f"its {name} is a {_type_of(value)}, expected bytes or None", "serialize it to bytes first"
+    return f"its {name} is of type {_type_of(value)}, expected bytes or None", "serialize it to bytes first"
 
 
 def _mistake_in_timestamp(timestamp: object) -> Mistake:
     hint = "a timestamp counts whole milliseconds since 1970; leave it out if there is none"
     if not isinstance(timestamp, int):
-        return f"its timestamp is a {_type_of(timestamp)}, expected an int", hint
+        return f"its timestamp is of type {_type_of(timestamp)}, expected an int", hint
     if not INT64_MIN <= timestamp <= INT64_MAX:
         return f"its timestamp {timestamp} does not fit in 64 bits", hint
     return None
@@ -57,7 +56,7 @@ def _mistake_in_timestamp(timestamp: object) -> Mistake:
 
 def _mistake_in_headers(headers: object) -> Mistake:
     if not isinstance(headers, Sequence) or not all(_is_pair(header) for header in headers):
-        return f"its headers are a {_type_of(headers)}", 'give pairs: (("name", b"value"),)'
+        return f"its headers are of type {_type_of(headers)}", 'give pairs: (("name", b"value"),)'
     for name, value in headers:
         mistake = _mistake_in_name(name) or _mistake_in_bytes(f"header {name!r}", value)
         if mistake is not None:
@@ -71,7 +70,7 @@ def _is_pair(header: object) -> bool:
 
 def _mistake_in_name(name: object) -> Mistake:
     if not isinstance(name, str):
-        return f"a header's name is a {_type_of(name)}, expected text", "decode bytes with .decode()"
+        return f"a header's name is of type {_type_of(name)}, expected text", "decode bytes with .decode()"
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -47,8 +47,8 @@ AIOKAFKA = Others(aiokafka.record.default_records, aiokafka.record.memory_record
 KAFKA_PYTHON = Others(kafka.record.default_records, kafka.record.memory_records, 0)
 every_other = pytest.mark.parametrize("other", [AIOKAFKA, KAFKA_PYTHON], ids=["aiokafka", "kafka-python"])
 every_codec = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
-some_examples = settings(max_examples=40, deadline=None, print_blob=True)
-many_examples = settings(max_examples=300, deadline=None, print_blob=True)
+some_examples = settings(max_examples=25, deadline=None, print_blob=True)
+many_examples = settings(max_examples=200, deadline=None, print_blob=True)
 
 LARGE = 40_000  # over the 32 KiB of a snappy block
 DECOMPRESSED_LIMIT = 1024 * 1024  # so that a damaged length cannot cost the test much

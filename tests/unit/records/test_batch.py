@@ -516,6 +516,11 @@ def test_a_batch_that_compaction_has_emptied_is_valid():
     assert (validate(batch).last_offset, records_of(batch)) == (17, [])
 
 
+def test_an_empty_batch_of_no_offsets_is_corrupt():
+    batch = with_body(resealed(GOLDEN, count=0, last_offset_delta=-1), b"")
+    assert_corrupt(batch, "batch of 0 records over 0 offsets")
+
+
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 def test_a_negative_base_offset_is_corrupt(offset):
     assert_corrupt(changed(GOLDEN, base_offset=offset), f"batch at offsets {offset} to")

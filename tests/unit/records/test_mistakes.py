@@ -28,13 +28,13 @@ def test_text_in_place_of_bytes_is_refused_with_the_remedy(field, text):
 @pytest.mark.parametrize("value", [7, 0, 1.5, {"a": 1}, {}, [1, 2], [], (1, 2), (), {1}, object()], ids=repr)
 def test_a_value_or_key_of_another_type_is_refused(field, value):
     error = refusal(GOOD._replace(**{field: value}))
-    assert error.what == f"record 1: its {field} is a {type(value).__name__}, expected bytes or None"
+    assert error.what == f"record 1: its {field} is of type {type(value).__name__}, expected bytes or None"
 
 
 @pytest.mark.parametrize("field", ["value", "key"])
 def test_a_buffer_whose_items_are_no_bytes_is_refused(field):
     error = refusal(GOOD._replace(**{field: array("i", [1, 2])}))
-    assert error.what == f"record 1: its {field} is a array, expected bytes or None"
+    assert error.what == f"record 1: its {field} is of type array, expected bytes or None"
 
 
 def test_a_view_whose_items_are_no_bytes_is_refused():
@@ -50,11 +50,11 @@ def test_a_headers_value_whose_items_are_no_bytes_is_refused():
 @pytest.mark.parametrize("timestamp", [None, "1000", 1000.5, datetime(2026, 1, 1)], ids=repr)
 def test_a_timestamp_of_another_type_is_refused(timestamp):
     error = refusal(GOOD._replace(timestamp=timestamp))
-    assert error.what == f"record 1: its timestamp is a {type(timestamp).__name__}, expected an int"
+    assert error.what == f"record 1: its timestamp is of type {type(timestamp).__name__}, expected an int"
 
 
 def test_a_float_as_the_only_timestamp_is_refused():
-    with pytest.raises(InvalidBatch, match="record 0: its timestamp is a float, expected an int"):
+    with pytest.raises(InvalidBatch, match="record 0: its timestamp is of type float, expected an int"):
         build_batch([Record(b"", timestamp=1_000.0)])
 
 
@@ -82,14 +82,14 @@ def test_timestamps_whose_difference_does_not_fit_in_64_bits_are_refused(first, 
 @pytest.mark.parametrize("headers", [{"name": b"x"}, {"ab": b"x"}, 7, "name", ("name", b"x"), [("a",)]], ids=repr)
 def test_headers_that_are_no_pairs_are_refused_with_the_remedy(headers):
     error = refusal(GOOD._replace(headers=headers))
-    assert error.what == f"record 1: its headers are a {type(headers).__name__}"
+    assert error.what == f"record 1: its headers are of type {type(headers).__name__}"
     assert error.hint == 'give pairs: (("name", b"value"),)'
 
 
 @pytest.mark.parametrize("name", [b"name", None, 7], ids=repr)
 def test_a_header_name_that_is_no_text_is_refused_with_the_remedy(name):
     error = refusal(GOOD._replace(headers=((name, b"x"),)))
-    assert error.what == f"record 1: a header's name is a {type(name).__name__}, expected text"
+    assert error.what == f"record 1: a header's name is of type {type(name).__name__}, expected text"
     assert error.hint == "decode bytes with .decode()"
 
 
@@ -107,17 +107,17 @@ def test_text_as_the_value_of_a_header_is_refused_with_the_remedy():
 @pytest.mark.parametrize("record", [b"value", "value", None, 7, (b"value", b"key"), {"value": b"x"}], ids=repr)
 def test_what_is_no_record_is_refused_with_the_remedy(record):
     error = refusal(record)
-    assert error.what == f"record 1: it is a {type(record).__name__}, not a Record"
+    assert error.what == f"record 1: it is of type {type(record).__name__}, not a Record"
     assert error.hint == "write Record(value, key)"
 
 
 def test_records_that_are_no_list_are_refused_with_the_remedy():
-    with pytest.raises(InvalidBatch, match=r"records are a generator \(give a list of Record\)"):
+    with pytest.raises(InvalidBatch, match=r"records are of type generator \(give a list of Record\)"):
         build_batch(record for record in [GOOD])
 
 
 def test_one_record_without_a_list_is_refused():
-    with pytest.raises(InvalidBatch, match="record 0: it is a bytes, not a Record"):
+    with pytest.raises(InvalidBatch, match="record 0: it is of type bytes, not a Record"):
         build_batch(GOOD)
 
 

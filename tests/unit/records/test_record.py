@@ -3,6 +3,7 @@ import pytest
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records import NO_TIMESTAMP, Record
 from runnel.records.record import (
+    _VARINTS,
     REMEMBERED_VARINTS,
     decode_records,
     encode_records,
@@ -131,6 +132,11 @@ def test_more_records_than_varints_are_remembered_are_written():
     count = REMEMBERED_VARINTS + 2
     records = decode(encode_records([Record(None)] * count, NO_TIMESTAMP), count)
     assert records[-1].offset == count - 1
+
+
+def test_only_small_numbers_are_remembered():
+    encode_records([Record(None, timestamp=i * i) for i in range(2_000)], 0)
+    assert max(_VARINTS) < REMEMBERED_VARINTS
 
 
 class TwoGibibytes(bytes):

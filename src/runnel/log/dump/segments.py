@@ -1,0 +1,84 @@
+"""The rows of segments and of their indexes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from runnel.errors import CorruptBatch, InvalidBatch
+from runnel.files import File
+from runnel.log.dump.rows import BatchRow, IndexRow, Malformed, TimeIndexRow
+from runnel.records import HEADER_SIZE, BatchHeader, Record, parse_header, records_of, validate
+
+INDEX_ENTRY = struct.Struct(">ii")
+TIME_INDEX_ENTRY = struct.Struct(">qi")
+ENTRIES_CHUNK = 64 * 1024
+
+
+def segment_rows(file: File, offset: int = 0, *, records: bool = True) -> Iterator[BatchRow]:
+    """The batches from the one that holds `offset`, and their records from there on.
+
+    Offsets must rise and may leave gaps: the segments of a compacted Kafka topic can be shown too.
+    """
+    least = 0
+    for position, header, batch in batches(file):
+        if header.base_offset < least:
+            raise Malformed(position, f"batch with base offset {header.base_offset} after offset {least - 1}")
+        least = header.last_offset + 1
+        if header.last_offset >= offset:
+            shown = _records(position, batch) if records else []
+            yield BatchRow(position, header, tuple(record for record in shown if record.offset >= offset))
+
+
+def batches(file: File, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """Position, header and bytes of each batch; its checksum and its fields are right, its records may not be."""
+    end = file.size() if end is None else end
+    while position < end:
+        batch = _batch_at(file, position, end - position)
+        try:
+            header = validate(batch)
+        except CorruptBatch as error:
+            raise Malformed(position, error.what) from error
+        yield position, header, batch
+        position += header.size
+
+
+def _batch_at(file: File, position: int, left: int) -> bytes:
+    start = file.read(min(HEADER_SIZE, left), position)
+    if len(start) < HEADER_SIZE:
+        raise Malformed(position, f"{len(start)} bytes are left, a batch's header has {HEADER_SIZE}")
+    size = parse_header(start).size
+    if size > left:  # before it is read: a length without sense must cost nothing
+        raise Malformed(position, f"batch of {size} bytes in {left} that are left")
+    return file.read(max(size, HEADER_SIZE), position)
+
+
+def _records(position: int, batch: bytes) -> list[Record]:
+    try:
+        return records_of(batch)
+    except InvalidBatch as error:
+        raise Malformed(position, error.what) from error
+
+
+def index_rows(file: File, base_offset: int) -> Iterator[IndexRow]:
+    for position, (relative, batch_position) in _entries(file, INDEX_ENTRY):
+        yield IndexRow(position, base_offset + relative, batch_position)
+
+
+def time_index_rows(file: File, base_offset: int) -> Iterator[TimeIndexRow]:
+    for position, (timestamp, relative) in _entries(file, TIME_INDEX_ENTRY):
+        yield TimeIndexRow(position, timestamp, base_offset + relative)
+
+
+def _entries(file: File, shape: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
+    size = file.size()
+    whole = size // shape.size * shape.size
+    chunk = ENTRIES_CHUNK // shape.size * shape.size
+    for start in range(0, whole, chunk):
+        content = file.read(min(chunk, whole - start), start)
+        if len(content) % shape.size:
+            raise Malformed(start, "the file became shorter while it was read")
+        for number, (first, second) in enumerate(shape.iter_unpack(content)):
+            yield start + number * shape.size, (first, second)
+    if whole < size:
+        raise Malformed(whole, f"{size - whole} bytes are left, an entry has {shape.size}")

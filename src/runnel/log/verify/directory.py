@@ -1,0 +1,150 @@
+"""The files that all partitions of a data directory share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from runnel.errors import UnusableDirectory
+from runnel.files import Files, read_file
+from runnel.log.checkpoints import RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from runnel.log.directory import CLEAN_FILE, DELETED_SUFFIX, FORMAT, LOCK_FILE, META_FILE
+from runnel.log.dump import CheckpointRow, Malformed, checkpoint_rows, synced_rows
+from runnel.log.synced import FILE_NAME as SYNCED_FILE
+from runnel.log.verify.partition import Known
+from runnel.log.verify.report import Report
+
+OURS = {LOCK_FILE, META_FILE, CLEAN_FILE, RECOVERY_POINTS, START_OFFSETS, SYNCED_FILE, "lost+found"}
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the shared files say. A file that cannot be read is None: then nothing is held against it."""
+
+    clean: bool = True
+    epoch: int | None = None
+    recovery_points: dict[TopicPartition, CheckpointRow] | None = field(default_factory=dict)
+    start_offsets: dict[TopicPartition, CheckpointRow] | None = field(default_factory=dict)
+    synced: dict[str, int] = field(default_factory=dict)
+
+    def known_of(self, partition: TopicPartition) -> Known:
+        recovery_point = (self.recovery_points or {}).get(partition)
+        start = (self.start_offsets or {}).get(partition)
+        return Known(
+            clean=self.clean,
+            start_offset=start.offset if start else None if self.start_offsets is None else 0,
+            recovery_point=recovery_point.offset if recovery_point else None,
+            synced_offset=self.synced.get(str(partition), 0),
+            epoch=self.epoch,
+        )
+
+
+class DirectoryCheck:
+    def __init__(self, files: Files, path: str, report: Report) -> None:
+        self._files = files
+        self._path = path
+        self._report = report
+
+    def shared(self) -> Shared:
+        """Read the shared files and tell what is wrong with each of them alone."""
+        shared = Shared(clean=self._files.exists(f"{self._path}/{CLEAN_FILE}"), epoch=self._epoch())
+        shared.recovery_points = self._checkpoint(RECOVERY_POINTS)
+        shared.start_offsets = self._checkpoint(START_OFFSETS)
+        shared.synced = self._synced()
+        return shared
+
+    def partitions(self, shared: Shared) -> list[TopicPartition]:
+        """Those that have a folder, after a word on all else that stands in the directory."""
+        found: list[TopicPartition] = []
+        for name in sorted(self._files.list(self._path)):
+            partition = TopicPartition.from_name(name)
+            if partition is not None and str(partition) == name:
+                found.append(partition)
+            elif name not in OURS:
+                self._report.note(f"{self._path}/{name}", _what_is_strange(name))
+        self._check_named(RECOVERY_POINTS, shared.recovery_points, found)
+        self._check_named(START_OFFSETS, shared.start_offsets, found)
+        if shared.clean and shared.recovery_points is not None:
+            self._check_stopped(shared.recovery_points, found)
+        return sorted(found)
+
+    def _epoch(self) -> int | None:
+        path = f"{self._path}/{META_FILE}"
+        try:
+            meta = json.loads(read_file(self._files, path))
+            format_version, epoch = meta["format"], meta["epoch"]
+            if type(format_version) is not int or type(epoch) is not int or epoch < 0:
+                raise ValueError("format and epoch are no numbers")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            self._report.problem(path, f"it is not what the log writes: {error!r}", position=0)
+            return None
+        except OSError as error:
+            self._report.problem(path, f"it cannot be read: {error.strerror}")
+            return None
+        if format_version > FORMAT:
+            raise UnusableDirectory(
+                self._path,
+                f"it has format {format_version}, this version of Runnel knows {FORMAT}",
+                hint="use the version of Runnel that wrote it, or a newer one",
+            )
+        return epoch
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, CheckpointRow] | None:
+        path = f"{self._path}/{name}"
+        rows: dict[TopicPartition, CheckpointRow] = {}
+        try:
+            for row in checkpoint_rows(read_file(self._files, path)):
+                partition = TopicPartition(row.topic, row.partition)
+                if partition in rows or row.offset < 0:
+                    what = "a second line for it" if partition in rows else "no offset"
+                    self._report.problem(path, f"{partition} {row.offset}: {what}", position=row.position)
+                rows[partition] = row
+        except FileNotFoundError:
+            return {}
+        except Malformed as error:
+            self._report.problem(path, error.reason, position=error.position)
+            return None
+        except OSError as error:
+            self._report.problem(path, f"it cannot be read: {error.strerror}")
+            return None
+        return rows
+
+    def _synced(self) -> dict[str, int]:
+        """A hint that is written without syncs: it may be torn, and then counts as unknown."""
+        path = f"{self._path}/{SYNCED_FILE}"
+        known: dict[str, int] = {}
+        try:
+            for row in synced_rows(read_file(self._files, path)):
+                if row.offset is None:
+                    self._report.note(path, f"a torn entry for {row.partition!r}", position=row.position)
+                else:
+                    known[row.partition] = row.offset
+        except FileNotFoundError:
+            pass
+        except Malformed as error:
+            self._report.note(path, error.reason, position=error.position)
+        except OSError as error:
+            self._report.problem(path, f"it cannot be read: {error.strerror}")
+        return known
+
+    def _check_named(
+        self, name: str, rows: dict[TopicPartition, CheckpointRow] | None, partitions: list[TopicPartition]
+    ) -> None:
+        for partition, row in (rows or {}).items():
+            if partition not in partitions:
+                what = f"{partition} is to be there up to offset {row.offset}, but it has no folder"
+                self._report.problem(f"{self._path}/{name}", what, position=row.position, offset=row.offset)
+
+    def _check_stopped(self, rows: dict[TopicPartition, CheckpointRow], partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            if partition not in rows:
+                what = f"{partition} is missing, though the log was stopped cleanly"
+                self._report.problem(f"{self._path}/{RECOVERY_POINTS}", what)
+
+
+def _what_is_strange(name: str) -> str:
+    if name.endswith(DELETED_SUFFIX):
+        return "left over from the deletion of a partition; it will be removed at the next start"
+    if name.endswith(".tmp"):
+        return "left over from an interrupted write; it is harmless"
+    return "not a file of a log; it is left alone"
