@@ -11,6 +11,7 @@ they were written, at most five of each producer, it sends again, as a Kafka cli
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -34,23 +35,30 @@ PARTITIONS = 3
 PRODUCERS = 6
 UNDER_WAY = 5  # batches of an eager producer that wait for their answers
 SETTINGS = TopicSettings(segment_bytes=16 * 1024 * 1024, retention_ms=-1)
+NOISE = 1024 * 1024  # bytes from which all values are cut
 PATIENCE = 120  # seconds after which a writer that reports nothing new is given up
 
 
 # --- what is written
 
 
+@functools.cache
+def noise(seed: int) -> bytes:
+    return random.Random(seed).randbytes(NOISE)
+
+
 def planned_batch(seed: int, producer: int, sequence: int) -> list[Record]:
-    """The records of the producer's batch that begins with this sequence. Half of the batches are large."""
+    """The records of the producer's batch that begins with this sequence. One batch in three is large."""
     chance = random.Random(f"{seed}/{producer}/{sequence}")
-    if chance.random() < 0.5:
-        sizes = [chance.randrange(60_000, 120_000) for _ in range(chance.randrange(3, 8))]
+    if chance.random() < 1 / 3:
+        sizes = [chance.randrange(60_000, 120_000) for _ in range(chance.randrange(3, 9))]
     else:
         sizes = [chance.randrange(200) for _ in range(chance.randrange(1, 20))]
-    return [
-        Record(chance.randbytes(size), key=f"{producer}/{sequence + number}".encode())
-        for number, size in enumerate(sizes)
-    ]
+    records: list[Record] = []
+    for number, size in enumerate(sizes, sequence):
+        start = chance.randrange(NOISE - size)
+        records.append(Record(noise(seed)[start : start + size], key=f"{producer}/{number}".encode()))
+    return records
 
 
 def planned_records(seed: int, producer: int) -> Iterator[tuple[Record, bool]]:
@@ -185,12 +193,15 @@ def differences(partition: Partition, seed: int, keys: list[str]) -> Iterator[st
 def write_until_killed(path: str, history: History) -> None:
     log, restart = reopen(path, history)
     report("restart", asdict(restart))
-    for number in range(PARTITIONS):
-        threading.Thread(target=follow, args=(log.partition(TOPIC, number), history)).start()
+    partitions = [log.partition(TOPIC, number) for number in range(PARTITIONS)]
+    threads = [threading.Thread(target=follow, args=(partition, history)) for partition in partitions]
     for producer in range(PRODUCERS):
-        partition = log.partition(TOPIC, producer % PARTITIONS)
         produce = produce_eagerly if producer % 2 else produce_patiently
-        threading.Thread(target=produce, args=(partition, history, producer)).start()
+        threads.append(threading.Thread(target=produce, args=(partitions[producer % PARTITIONS], history, producer)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def produce_patiently(partition: Partition, history: History, producer: int) -> None:
@@ -262,7 +273,11 @@ class WriterProcess:
         self._ended = False
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is meant for us, and we kill it then
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()

@@ -167,11 +167,12 @@ class DataDirectory:
 
     # --- the shared facts
 
-    def next_epoch(self) -> None:
+    def next_epoch(self) -> int:
         with self._lock:
             epoch = self.epoch + 1
             self._write_meta(epoch)
-            self.epoch = epoch  # only now: what was given out must be on the disk
+            self.epoch = epoch  # only now: what is given out must be on the disk
+            return epoch
 
     def write_recovery_points(self) -> None:
         write_checkpoint(self.files, f"{self.path}/{RECOVERY_POINTS}", self.recovery_points)
@@ -191,13 +192,17 @@ class DataDirectory:
             write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
         self.tails.forget(str(partition))
 
-    def refuse_if_disk_low(self) -> None:
+    def refuse_if_disk_low(self, size: int) -> None:
+        """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none."""
+        if not self.settings.low_disk_bytes:
+            return
         now = self.clock.elapsed()
         if self._disk_checked is None or now - self._disk_checked >= SECOND:
             self._disk_checked = now
             self._free = self.files.free_space(self.path)
-        if self._free < self.settings.low_disk_bytes:
+        if self._free - size < self.settings.low_disk_bytes:
             raise DiskLow(self.path, self._free, self.settings.low_disk_bytes)
+        self._free -= size
 
     def partitions(self) -> list[TopicPartition]:
         """Those that have a folder, in order."""

@@ -77,7 +77,17 @@ class GroupCommit:
     def _round(self) -> None:
         with self._lock:
             writers, self._waiting = list(self._waiting), {}
-        writers += self._due_for_sync(writers)
+        if self._unsynced:
+            writers += self._due_for_sync(writers)
+        try:
+            self._commit(writers)
+        except BaseException as error:  # the thread that ran the round was interrupted
+            for writer in writers:
+                if writer.is_under_way:
+                    _fail(writer, "a commit", error)
+            raise
+
+    def _commit(self, writers: list[Writer]) -> None:
         to_sync = [writer for writer in writers if self._write(writer)]
         for writer, error in zip(to_sync, self._sync_all(to_sync), strict=True):
             if error is None:
@@ -172,7 +182,7 @@ def attempt(writer: Writer, doing: str, action: Callable[[], None]) -> bool:
     return True
 
 
-def _fail(writer: Writer, doing: str, error: Exception) -> None:
+def _fail(writer: Writer, doing: str, error: BaseException) -> None:
     lost, failure = writer.fail(doing, error)
     for append in lost:
         append.answer(failure)

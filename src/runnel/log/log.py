@@ -31,6 +31,7 @@ class Log:
         self._home = home
         self._commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._asked_for: set[TopicPartition] = set()  # the others' settings are not known
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._checkpointed = self._retained = home.clock.elapsed()
@@ -75,6 +76,7 @@ class Log:
                 known = self._partitions[name] = self._open_or_create(name, settings or TopicSettings())
             elif settings is not None:
                 known.settings = settings
+            self._asked_for.add(name)
             return known
 
     def delete(self, topic: str, number: int = 0) -> None:
@@ -86,6 +88,7 @@ class Log:
             with self._commits.exclusive():
                 partition.refuse_writes()
                 del self._partitions[name]
+                self._asked_for.discard(name)
                 self._home.forget_partition(name)
                 self._home.synced.start(self._synced_offsets())
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
@@ -99,17 +102,21 @@ class Log:
         self._commits.round()
 
     def maintain(self) -> None:
-        """What the background does once a second: heal, roll, and, each in its time, retention and checkpoints."""
+        """What the background does once a second: heal, roll, and, each in its time, retention and checkpoints.
+
+        Only partitions that were asked for are rolled and retained: of the others no settings are known.
+        """
         settings, now = self._home.settings, self._home.clock.elapsed()
         for partition in self._open_partitions():
             if partition.failed:
                 partition.heal()
-            partition.roll_if_due()
+            if partition.id in self._asked_for:
+                partition.roll_if_due()
         if now - self._retained >= settings.retention_check_ms:
             self._retained = now
-            for name in self.partitions():
-                partition = self.partition(*name)
-                partition.apply_retention()
+            for partition in self._open_partitions():
+                if partition.id in self._asked_for:
+                    partition.apply_retention()
                 partition.expire_producers()
         if now - self._checkpointed >= settings.checkpoint_ms:
             self._checkpointed = now

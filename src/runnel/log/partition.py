@@ -251,7 +251,8 @@ class Partition:
     def close(self) -> None:
         """The log's part: use `Log.close`."""
         self._writer.close()
-        self._home.recovery_points[self.id] = self._writer.synced.offset
+        if not self.failed:
+            self._home.recovery_points[self.id] = self._writer.synced.offset
 
     def _heal_if_time(self) -> None:
         if self._home.clock.elapsed() >= self._writer.retry_at:

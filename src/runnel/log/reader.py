@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from runnel.errors import DamagedLog
+from runnel.errors import DamagedLog, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.damage import Damage
 from runnel.log.place import Place
@@ -95,6 +95,10 @@ class Reader:
         try:
             yield
         except Broken as broken:
+            if broken.position >= segment.size:  # not damaged but dropped, because a relaxed topic's sync failed
+                raise OffsetOutOfRange(
+                    self._name, broken.offset, segment.base_offset, segment.next_offset
+                ) from broken
             damage = segment.damage_found(broken)
             with self._lock:
                 segment.quarantine(damage)

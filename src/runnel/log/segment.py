@@ -129,8 +129,11 @@ class Segment:
 
     def quarantine(self, damage: Damage) -> None:
         self.damage = self.damage.joined_with(damage) if self.damage else damage
-        write_damage(self._files.files, self.stem, self.damage)
         logger.error("%s", self.damage.error(self.path))
+        try:
+            write_damage(self._files.files, self.stem, self.damage)
+        except OSError as error:  # it will be found again
+            logger.warning("%s: the damage could not be written down: %s", self.stem, error)
 
     def remove(self) -> None:
         for suffix in SUFFIXES:

@@ -47,6 +47,7 @@ class Writer:
         "dirty",
         "epochs",
         "failure",
+        "leader_epoch",
         "name",
         "next_offset",
         "producers",
@@ -65,6 +66,7 @@ class Writer:
         self.settings = settings
         self.segments: Segments = state.segments
         self.epochs = state.epochs
+        self.leader_epoch = max(state.epochs.latest, home.epoch)
         self.written_producers = state.producers
         self.producers = state.producers.copy()
         self.next_offset = self.segments.active.next_offset
@@ -88,7 +90,7 @@ class Writer:
     def submit(self, batch: Buffer, *, control: bool = False, reserved: bool = False) -> Append:
         header = admit(batch, self.settings, control=control)
         if not reserved:
-            self._home.refuse_if_disk_low()
+            self._home.refuse_if_disk_low(len(batch))
         if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch = with_append_time(batch, self._home.clock.now())
             header = admit(batch, self.settings, control=control)
@@ -123,10 +125,6 @@ class Writer:
         appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
         return Append(placed, place(batch, base, epoch), appended)
 
-    @property
-    def leader_epoch(self) -> int:
-        return max(self.epochs.latest, self._home.epoch)
-
     # --- a round: write, sync, publish
 
     def write(self) -> bool:
@@ -134,15 +132,18 @@ class Writer:
         with self._lock:
             self._taken, self._pending = self._pending, []
         self._run = []
-        position = self.segments.active.size
+        position, offset = self.segments.active.size, self.segments.active.next_offset
         now = self._home.clock.now()
         for append in self._taken:
             if append.data is not None:
+                if append.header.base_offset != offset:
+                    raise RuntimeError(f"offset {offset} got lost on its way")  # its caller was interrupted
                 if self._must_roll(position, append, now):
                     self._finish_segment()
                     position = 0
                 append.position = position
                 position += len(append.data)
+                offset = append.header.last_offset + 1
             self._run.append(append)
         self._write_run()
         return self._sync_is_due()
@@ -175,7 +176,7 @@ class Writer:
         written = [append for append in self._run if append.data is not None]
         if not written:
             return
-        self._begin_epoch(written[0].header.base_offset)
+        self._begin_epoch(written[0].header.leader_epoch, written[0].header.base_offset)
         data = [append.data for append in written if append.data is not None]
         self.segments.active.file().write(data, written[0].position)
         self.dirty = True
@@ -183,9 +184,9 @@ class Writer:
         if self._unsynced_since is None:
             self._unsynced_since = self._home.clock.elapsed()
 
-    def _begin_epoch(self, offset: int) -> None:
+    def _begin_epoch(self, epoch: int, offset: int) -> None:
         """A reader must find an epoch's start, so it stands on the disk before the epoch's first record."""
-        if self.epochs.begin(self.leader_epoch, offset):
+        if self.epochs.begin(epoch, offset):
             self._save_epochs()
 
     def _save_epochs(self) -> None:
@@ -204,6 +205,11 @@ class Writer:
         if self._unsynced_since is None or self.settings.flush_ms is None:
             return 2**63
         return self._unsynced_since + self.settings.flush_ms
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round took appends and did not answer them yet."""
+        return any(not append.done for append in self._taken)
 
     @property
     def has_unsynced(self) -> bool:
@@ -263,7 +269,7 @@ class Writer:
 
     # --- when the disk fails
 
-    def fail(self, doing: str, cause: Exception) -> tuple[list[Append], RunnelError]:
+    def fail(self, doing: str, cause: BaseException) -> tuple[list[Append], RunnelError]:
         """Drop what is not synced; the answer is who is to be told, and what."""
         failure = PartitionFailed(self.name, doing, cause)
         with self._lock:
@@ -297,8 +303,8 @@ class Writer:
             old.cut_back()
             self.written_producers = replayed_producers(self._home, self.directory, self.segments)
             self.producers = self.written_producers.copy()
-            self._home.next_epoch()
-            self._begin_epoch(self.next_offset)
+            self.leader_epoch = self._home.next_epoch()
+            self._begin_epoch(self.leader_epoch, self.next_offset)
             if old.size:
                 old.seal()
             self._begin_segment(self.next_offset)
@@ -339,8 +345,10 @@ class Writer:
             callback()
 
     def close(self) -> None:
-        """Stop, with a last checkpoint."""
+        """Stop, with a last checkpoint unless the disk is ill."""
         self.stop()
+        if self.failure is not None:
+            return
         if self.dirty:
             self.segments.active.times.add(*self.segments.active.largest)
         self.checkpoint()

@@ -7,6 +7,7 @@ raises an error that names the file.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 
@@ -68,13 +69,11 @@ class UnreadableFile(Permanent):
 
 def rows_of(files: Files, path: str, *, offset: int = 0, records: bool = True) -> Iterator[Row]:
     """The rows of the file, in its order; of segments and indexes only those from `offset` on."""
+    _refuse_unless_file(files, path)
     try:
         yield from _generator(path)(files, path, offset, records)
     except Malformed as end:
         raise UnreadableFile(path, end.reason, position=end.position, hint="what stands before it is whole") from end
-    except IsADirectoryError as error:
-        hint = "name one of its files, or check all of them with `runnel log verify`"
-        raise UnreadableFile(path, "it is a directory", hint=hint) from error
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
 
@@ -82,6 +81,15 @@ def rows_of(files: Files, path: str, *, offset: int = 0, records: bool = True) -
 def has_offsets(path: str) -> bool:
     """Whether `rows_of` can begin at an offset."""
     return path.endswith((LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+
+
+def _refuse_unless_file(files: Files, path: str) -> None:
+    if not files.exists(path):
+        raise UnreadableFile(path, "there is no such file")
+    with contextlib.suppress(OSError):
+        files.list(path)
+        hint = "name one of its files, or check all of them with `runnel log verify`"
+        raise UnreadableFile(path, "it is a directory", hint=hint)
 
 
 def _generator(path: str) -> Callable[[Files, str, int, bool], Iterator[Row]]:

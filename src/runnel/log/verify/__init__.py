@@ -54,10 +54,10 @@ def verify(
 
 def _home_of(files: Files, path: str) -> tuple[str | None, list[TopicPartition]]:
     """The data directory, and the partition if `path` is one's folder; no directory if it stands alone."""
+    hint = "name a data directory, or the folder of a partition"
     try:
         names = files.list(path)
     except OSError as error:
-        hint = "name a data directory, or the folder of a partition"
         raise UnusableDirectory(path, error.strerror or str(error), hint=hint) from error
     parent, _, name = path.rpartition("/")
     partition = TopicPartition.from_name(name)
@@ -69,9 +69,7 @@ def _home_of(files: Files, path: str) -> tuple[str | None, list[TopicPartition]]
         return None, []
     if LOCK_FILE in names or any(TopicPartition.from_name(name) for name in names):
         return path, []
-    raise UnusableDirectory(
-        path, "it holds neither a log nor a partition of one", hint="name a data directory, or the folder of a partition"
-    )
+    raise UnusableDirectory(path, "it holds neither a log nor a partition of one", hint=hint)
 
 
 @contextmanager
@@ -101,9 +99,7 @@ def _owner(files: Files, lock_path: str) -> int | None:
         return None
 
 
-def _check_home(
-    files: Files, home: str, only: list[TopicPartition], report: Report, progress: Progress | None
-) -> None:
+def _check_home(files: Files, home: str, only: list[TopicPartition], report: Report, progress: Progress | None) -> None:
     directory = DirectoryCheck(files, home, report)
     shared = directory.shared()
     partitions = only or directory.partitions(shared)

@@ -28,15 +28,20 @@ class Shared:
     synced: dict[str, int] = field(default_factory=dict)
 
     def known_of(self, partition: TopicPartition) -> Known:
-        recovery_point = (self.recovery_points or {}).get(partition)
-        start = (self.start_offsets or {}).get(partition)
         return Known(
             clean=self.clean,
-            start_offset=start.offset if start else None if self.start_offsets is None else 0,
-            recovery_point=recovery_point.offset if recovery_point else None,
+            start_offset=_offset_of(partition, self.start_offsets),
+            recovery_point=_offset_of(partition, self.recovery_points),
             synced_offset=self.synced.get(str(partition), 0),
             epoch=self.epoch,
         )
+
+
+def _offset_of(partition: TopicPartition, rows: dict[TopicPartition, CheckpointRow] | None) -> int | None:
+    """A file that can be read and has no line for the partition says 0."""
+    if rows is None:
+        return None
+    return rows[partition].offset if partition in rows else 0
 
 
 class DirectoryCheck:
@@ -64,8 +69,6 @@ class DirectoryCheck:
                 self._report.note(f"{self._path}/{name}", _what_is_strange(name))
         self._check_named(RECOVERY_POINTS, shared.recovery_points, found)
         self._check_named(START_OFFSETS, shared.start_offsets, found)
-        if shared.clean and shared.recovery_points is not None:
-            self._check_stopped(shared.recovery_points, found)
         return sorted(found)
 
     def _epoch(self) -> int | None:
@@ -113,18 +116,22 @@ class DirectoryCheck:
         """A hint that is written without syncs: it may be torn, and then counts as unknown."""
         path = f"{self._path}/{SYNCED_FILE}"
         known: dict[str, int] = {}
+        torn: list[int] = []
         try:
             for row in synced_rows(read_file(self._files, path)):
                 if row.offset is None:
-                    self._report.note(path, f"a torn entry for {row.partition!r}", position=row.position)
+                    torn.append(row.position)
                 else:
                     known[row.partition] = row.offset
         except FileNotFoundError:
             pass
         except Malformed as error:
-            self._report.note(path, error.reason, position=error.position)
+            torn.append(error.position)
         except OSError as error:
             self._report.problem(path, f"it cannot be read: {error.strerror}")
+        if torn:
+            what = "an entry is torn: up to where its partition was synced counts as unknown"
+            self._report.note(path, what, position=torn[0])
         return known
 
     def _check_named(
@@ -134,12 +141,6 @@ class DirectoryCheck:
             if partition not in partitions:
                 what = f"{partition} is to be there up to offset {row.offset}, but it has no folder"
                 self._report.problem(f"{self._path}/{name}", what, position=row.position, offset=row.offset)
-
-    def _check_stopped(self, rows: dict[TopicPartition, CheckpointRow], partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            if partition not in rows:
-                what = f"{partition} is missing, though the log was stopped cleanly"
-                self._report.problem(f"{self._path}/{RECOVERY_POINTS}", what)
 
 
 def _what_is_strange(name: str) -> str:

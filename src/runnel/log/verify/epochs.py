@@ -59,8 +59,8 @@ class EpochsCheck:
         if not wrong:
             return
         position, header, why = wrong[0]
-        more = f"; {len(wrong) - 1:,} more batches of this segment do not agree" if len(wrong) > 1 else ""
-        what = f"batch with leader epoch {header.leader_epoch}, but {why}{more}"
+        count = f" (the first of {len(wrong):,} such batches)" if len(wrong) > 1 else ""
+        what = f"batch with leader epoch {header.leader_epoch}, but {why}{count}"
         self._report.problem(path, what, position=position, offset=header.base_offset)
 
     def finish(self, files: Files, end: int, *, clean: bool) -> None:

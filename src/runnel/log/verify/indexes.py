@@ -61,8 +61,7 @@ class IndexCheck:
 
 
 def _first_of(wrong: list[Wrong]) -> str:
-    more = f"; {len(wrong) - 1:,} more entries are wrong" if len(wrong) > 1 else ""
-    return wrong[0].what + more
+    return wrong[0].what + (f" (the first of {len(wrong):,} wrong entries)" if len(wrong) > 1 else "")
 
 
 class OffsetIndexCheck(IndexCheck):

@@ -49,8 +49,6 @@ class PartitionCheck:
         for number, base in enumerate(bases):
             limit = bases[number + 1] if number + 1 < len(bases) else None
             self._check_segment(base, limit, epochs)
-        if not bases:
-            self._end = self._start_offset
         epochs.finish(self._files, self._end, clean=self._known.clean)
         self._check_epoch_of_directory(epochs)
         self._check_snapshots(names)
@@ -83,7 +81,12 @@ class PartitionCheck:
         return max(self._known.synced_offset, self._known.recovery_point or 0)
 
     def _check_start(self, bases: list[int]) -> None:
-        if self._known.start_offset is not None and bases and bases[0] > self._start_offset:
+        if not bases:
+            self._end = self._start_offset
+            expected = max(self._synced, self._start_offset)
+            if expected:
+                self._report.problem(self._directory, f"no segment is left of offsets up to {expected}", offset=0)
+        elif self._known.start_offset is not None and bases[0] > self._start_offset:
             what = (
                 f"the first segment begins at offset {bases[0]}, the partition at {self._start_offset}: "
                 f"what stood between is missing"
@@ -131,8 +134,9 @@ class PartitionCheck:
             what = f"a snapshot of the state before offset {offset}, after the end of the log at {self._end}"
             self._report.problem(path, what, offset=offset)
         for row in rows:
-            if row.batches and row.batches[-1].last_offset >= offset:
-                what = f"producer {row.producer_id} has written offset {row.batches[-1].last_offset}, at or after {offset}"
+            last = row.batches[-1].last_offset if row.batches else -1
+            if last >= offset:
+                what = f"producer {row.producer_id} wrote offset {last}, which is not before {offset}"
                 self._report.problem(path, what, position=row.position, offset=offset)
 
     # --- the folder

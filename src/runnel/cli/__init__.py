@@ -1,0 +1,76 @@
+"""The command line: it speaks to people and decides nothing.
+
+An error of ours is told in two lines on stderr, what is wrong and a hint what to do, and ends with exit code 1. A call
+that makes no sense ends with 2, Ctrl-C with 130. Nobody sees a traceback unless Runnel itself has a defect.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from runnel import __version__
+from runnel.cli.log import log
+from runnel.errors import RunnelError
+
+__all__ = ["app", "main"]
+
+FAILED = 1
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="runnel",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(log, name="log")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"runnel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def runnel(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A streaming data platform: a durable log that every Kafka client can use."""
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know all that a record holds
+    try:
+        try:
+            app(prog_name="runnel")
+        finally:
+            sys.stdout.flush()  # an error is told after what was printed
+    except BrokenPipeError:
+        # Who read our output has had enough. Python's own last flush must not complain of it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except RunnelError as error:
+        _print_error(error.what, error.hint)
+        sys.exit(FAILED)
+    except OSError as error:
+        _print_error(str(error), "")
+        sys.exit(FAILED)
+
+
+def _print_error(what: str, hint: str) -> None:
+    print(f"error: {what}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
