@@ -36,6 +36,8 @@ PRODUCERS = 6
 UNDER_WAY = 5  # batches of an eager producer that wait for their answers
 SETTINGS = TopicSettings(segment_bytes=16 * 1024 * 1024, retention_ms=-1)
 NOISE = 1024 * 1024  # bytes from which all values are cut
+SMALL = 8 * 1024  # bytes, more than a batch of small records
+LOOKS = 1_000  # at the same segments, before looking for newer ones
 PATIENCE = 120  # seconds after which a writer that reports nothing new is given up
 
 
@@ -341,15 +343,19 @@ class WriterProcess:
 
 
 def wait_for_a_write(path: str) -> None:
-    """Return as soon as a segment grows: most likely in the middle of the write that makes it grow."""
-    before = sizes(path)
-    while sizes(path) == before:
-        pass
+    """Return when a segment grows by more than a small batch: most likely in the middle of the write."""
+    while True:
+        active = [newest_segment(f"{path}/{TOPIC}-{number}") for number in range(PARTITIONS)]
+        before = [os.stat(segment).st_size for segment in active]
+        for _ in range(LOOKS):
+            after = [os.stat(segment).st_size for segment in active]
+            if any(new - old > SMALL for old, new in zip(before, after, strict=True)):
+                return
+            before = after
 
 
-def sizes(path: str) -> list[int]:
-    folders = [f"{path}/{TOPIC}-{number}" for number in range(PARTITIONS)]
-    return [file.stat().st_size for folder in folders for file in os.scandir(folder) if file.name.endswith(".log")]
+def newest_segment(folder: str) -> str:
+    return max(f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(".log"))
 
 
 if __name__ == "__main__":

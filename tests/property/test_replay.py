@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from runnel.errors import ReplayFailed, Transient
-from runnel.log import open_log
+from runnel.log import LogSettings, TopicSettings, open_log
 from runnel.log.journal import PartitionJournal
 from runnel.replay import Decision, Entry, JournaledState, SnapshotFile
+from runnel.settings import KIB, MIB
 from runnel.testing import Crashed, FaultyFiles, StoppedClock
 
 ACCOUNTS = ("ann", "bob", "cat", "dan")
@@ -123,9 +124,13 @@ class Machine:
         self.files = FaultyFiles(chance=chance, clock=self.clock)
 
     def open(self) -> None:
-        self.log = open_log("/data", files=self.files, clock=self.clock, chance=self.chance, background=False)
+        settings = LogSettings(tail_cache_bytes=self.chance.choice((0, MIB)))  # 0: a rebuild reads the disk
+        self.log = open_log(
+            "/data", settings=settings, files=self.files, clock=self.clock, chance=self.chance, background=False
+        )
+        journal = PartitionJournal(self.log.partition("bank", settings=TopicSettings(segment_bytes=2 * KIB)))
         snapshot = SnapshotFile("/bank.snapshot", Bank.dump, Bank.load, self.files)
-        self.bank = JournaledState(PartitionJournal(self.log.partition("bank")), Bank, replay, snapshot)
+        self.bank = JournaledState(journal, Bank, replay, snapshot)
         self.bank.start()
 
     # --- what may happen

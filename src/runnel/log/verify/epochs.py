@@ -63,15 +63,15 @@ class EpochsCheck:
         what = f"batch with leader epoch {header.leader_epoch}, but {why}{count}"
         self._report.problem(path, what, position=position, offset=header.base_offset)
 
-    def finish(self, files: Files, end: int, *, clean: bool) -> None:
+    def finish(self, files: Files, end: int) -> None:
         """After the last segment, which ends before offset `end`."""
         if self._seen and not files.exists(self.path):
             self._report.problem(self.path, "it is missing")
         late = [row for row in self._rows or [] if row.offset > end]
         if late:
+            # What it wrote was lost with an unclean stop; the next start leaves it out.
             what = f"epoch {late[0].epoch} begins at offset {late[0].offset}, after the end of the log at {end}"
-            tell = self._report.problem if clean else self._report.note
-            tell(self.path, what, position=late[0].position, offset=late[0].offset)
+            self._report.note(self.path, what, position=late[0].position, offset=late[0].offset)
 
     def _epoch_of(self, offset: int) -> int | None:
         """None if the file says nothing; NO_EPOCH if it says that there was none."""

@@ -142,7 +142,7 @@ class TimeIndexCheck(IndexCheck):
             self._unseen.discard(row.offset)
             self._compare(row, is_largest=is_largest)
         if indexed:
-            self.expect_largest()
+            self.expect_largest(header.last_offset)
 
     def _compare(self, row: TimeIndexRow, *, is_largest: bool) -> None:
         timestamp, offset = self._largest
@@ -151,21 +151,20 @@ class TimeIndexCheck(IndexCheck):
         else:
             self._entry_is_wrong(row, f"is not the largest so far, {timestamp} at offset {offset}")
 
-    def expect_largest(self) -> None:
-        """The largest timestamp so far must have its entry."""
+    def expect_largest(self, at: int) -> None:
+        """The largest timestamp so far must have its entry, since `at` is the end of a batch that is indexed."""
         timestamp, offset = self._largest
         row = self._entries.get(offset)
         if self._missing is None and timestamp != NO_TIMESTAMP and (row is None or row.timestamp != timestamp):
             before = [entry.position for entry in self._entries.values() if entry.offset < offset]
             place = max(before) + TIME_INDEX_ENTRY.size if before else 0
             self._missing = Wrong(place, offset, f"no entry for timestamp {timestamp} at offset {offset}")
+            self._is_right(place, at)  # an index that is kept without an entry is as wrong as one with a wrong one
 
     def finish(self) -> None:
         for offset in self._unseen:
             self._entry_is_wrong(self._entries[offset], "points to no batch")
         if self._missing is not None:
-            # An index that is kept without this entry is as wrong as one with a wrong entry.
-            self._is_right(self._missing.position, self._missing.offset)
             self._is_wrong(*self._missing)
 
     def _entry_is_wrong(self, row: TimeIndexRow, what: str) -> None:

@@ -49,7 +49,7 @@ class PartitionCheck:
         for number, base in enumerate(bases):
             limit = bases[number + 1] if number + 1 < len(bases) else None
             self._check_segment(base, limit, epochs)
-        epochs.finish(self._files, self._end, clean=self._known.clean)
+        epochs.finish(self._files, self._end)
         self._check_epoch_of_directory(epochs)
         self._check_snapshots(names)
 

@@ -184,6 +184,6 @@ class SegmentCheck:
             self._offsets.report_to(self._report, self._broken_from)
         if self._times is not None:
             if self._place.limit is not None:
-                self._times.expect_largest()
+                self._times.expect_largest(self.next_offset - 1)
             self._times.finish()
             self._times.report_to(self._report, self._broken_from)
