@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from benchmarks import log_idle
@@ -93,7 +94,7 @@ def _idle_partitions(options: Options, place: Path) -> list[Figure]:
                 f"memory of an idle partition, {measure}",
                 unit="bytes",
                 against="the budget",
-                ours=lambda measure=measure: _bytes_per_partition(path / "log", count, measure),
+                ours=partial(_bytes_per_partition, path / "log", count, measure),
                 peer=lambda: BYTES_PER_IDLE_PARTITION,
                 target=at_most(1),
                 options=options,

@@ -13,7 +13,7 @@ from benchmarks.harness import Figure, Measure, Options, Target, measure_round
 
 SLICES = 40
 LEAST_SLICES = 5
-SECONDS_PER_ROUND = 4.0
+SECONDS_PER_ROUND = 2.0
 
 Unit = Callable[[float], float]  # from the seconds of a slice to the number that the table shows
 

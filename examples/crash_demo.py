@@ -8,24 +8,27 @@ compares it with all that was reported, and writes on. `killed_writer.py` is the
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
 
-from killed_writer import PARTITIONS, PRODUCERS, History, Restart, WriterProcess, reopen, wait_for_a_write
+from killed_writer import PARTITIONS, PRODUCERS, History, Restart, WriterProcess, reopen
 from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 ROUNDS = 12
 LIVES = range(100, 300)  # so many appends of a writer are acknowledged before it is killed
+IN_A_WRITE = 0.75  # of the kills are aimed at a write
 SHOWN = 10  # broken promises
 HEADINGS = (
-    "kill", "acknowledged", "seen by\nreader", "found at\nrestart", "written, not\nacknowledged", "torn bytes\ncut off",
-    "leader\nepoch", "reopened\nin",
+    "kill", "acknow-\nledged", "seen by\nreader", "found at\nrestart", "written, not\nacknowledged",
+    "torn bytes\ncut off", "leader\nepoch", "reopened\nin",
 )  # fmt: skip
 
 
@@ -46,34 +49,34 @@ class Demo:
         self.chance = random.Random(seed)
         self.history = History(seed)
         self.kills: list[Kill] = []
+        self.broken: list[str] = []
         self.doing = ""
 
-    def run(self) -> list[str]:
-        """The promises that were broken."""
+    def run(self) -> None:
+        """Kill so many writers, unless a promise was broken before."""
         for number in range(1, self.rounds + 1):
             self.doing = f"writer {number} opens and checks the log"
             with WriterProcess(self.path, self.history) as writer:
-                if self.note_restart(writer.restart()):
-                    break
+                self.note(writer.restart())
+                if self.broken:
+                    return
                 self.doing = f"writer {number} appends"
                 writer.wait_for_acknowledgements(self.chance.choice(LIVES))
-                if self.chance.random() < 0.7:
-                    wait_for_a_write(self.path)
+                if self.chance.random() < IN_A_WRITE:
+                    writer.wait_for_a_write()
             self.kills.append(Kill(self.history.records_acknowledged, len(self.history.seen)))
-        else:
-            self.doing = "the last check"
-            log, restart = reopen(self.path, self.history)
-            log.close()
-            self.note_restart(restart)
+        self.doing = "the last check"
+        log, restart = reopen(self.path, self.history)
+        log.close()
+        self.note(restart)
         self.doing = ""
-        return self.kills[-1].restart.broken
 
-    def note_restart(self, restart: Restart) -> list[str]:
+    def note(self, restart: Restart) -> None:
+        self.broken = restart.broken
         if self.kills:
             self.kills[-1].restart = restart
             if not self.console.is_terminal:
                 self.console.print(f"kill {len(self.kills)} of {self.rounds}: {restart.found:,} records found")
-        return restart.broken
 
     def table(self) -> Table:
         table = Table(caption=self.progress(), caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -104,11 +107,11 @@ def restart_cells(kill: Kill) -> tuple[str, ...]:
 
 
 def introduction(options: argparse.Namespace, path: str) -> str:
-    return (
-        f"{PRODUCERS} threads append to {PARTITIONS} partitions in {path}, in batches of up to 900 kB. They are killed "
-        f"with SIGKILL {options.rounds} times. Records are counted from the first writer on.\n"
-        f"Seed {options.seed}: it repeats what is written, and how much; the moments of the kills are chance.\n"
-    )
+    return f"""{PRODUCERS} threads append to {PARTITIONS} partitions, in batches of up to 900 kB that are written
+page by page, and are killed {options.rounds} times with SIGKILL. Records are counted from
+the first writer on. The directory is {path}.
+Seed {options.seed} repeats what is written; when exactly a kill comes is chance.
+"""
 
 
 def summary(demo: Demo) -> str:
@@ -116,14 +119,15 @@ def summary(demo: Demo) -> str:
     duplicates = [append for append in demo.history.acknowledged if append.duplicate]
     cuts = [kill.restart.cut for kill in demo.kills if kill.restart.cut]
     if cuts:
-        torn = f"{len(cuts)} kills tore a write in two: {sum(cuts):,} bytes were cut off that nobody had been told of."
+        torn = f"Writes that were torn in two after {len(cuts)} of the kills: {sum(cuts):,} bytes, cut off."
     else:
-        torn = "No kill tore a write in two this time; run it again to see one cut off."
+        torn = "No kill has torn a write in two this time; run it again to see one cut off."
     return f"""
 [bold green]{demo.rounds} kills, {acknowledged:,} records acknowledged, {acknowledged:,} found: nothing was lost.[/]
 Each stands at its offset with its value, and so does all that the reader saw.
-Nothing was invented. {torn}
-{len(duplicates)} batches whose answers had died with a writer were sent again, and kept once.
+Nothing was invented, and no batch is there in part or twice.
+{torn}
+Batches sent again because their answers died with a writer: {len(duplicates)}, all kept once.
 
 SIGKILL leaves what the system has in memory. Power cuts are simulated in the
 tests (tests/crash), on a disk that forgets what was not synced.
@@ -131,10 +135,14 @@ tests (tests/crash), on a disk that forgets what was not synced.
 Read on: docs/tutorial/first-log.md, docs/howto/use-the-log-alone.md"""
 
 
-def failure(demo: Demo, broken: list[str]) -> str:
-    sentences = "\n".join(f"  {sentence}" for sentence in broken[:SHOWN])
-    more = f"\n  and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-    return f"\n[bold red]The log broke {len(broken)} promises:[/]\n{sentences}{more}\n\nThe directory was kept: {demo.path}"
+def failure(demo: Demo) -> str:
+    sentences = "\n".join(f"  {escape(sentence)}" for sentence in demo.broken[:SHOWN])
+    more = f"\n  and {len(demo.broken) - SHOWN} more" if len(demo.broken) > SHOWN else ""
+    return f"""
+[bold red]The log broke {len(demo.broken)} promises:[/]
+{sentences}{more}
+
+The directory was kept: {demo.path}"""
 
 
 def parse_options() -> argparse.Namespace:
@@ -145,17 +153,20 @@ def parse_options() -> argparse.Namespace:
 
 
 def main() -> int:
+    logging.basicConfig(level=logging.ERROR)  # torn writes are in the table
     options = parse_options()
     console = Console(highlight=False)
     folder = tempfile.mkdtemp(prefix="runnel-demo-")
     console.print(introduction(options, folder))
     demo = Demo(f"{folder}/data", options.seed, options.rounds, console)
     with Live(get_renderable=demo.table, console=console, refresh_per_second=8):
-        broken = demo.run()
-    console.print(failure(demo, broken) if broken else summary(demo))
-    if not broken:
-        shutil.rmtree(folder)
-    return 1 if broken else 0
+        demo.run()
+    if demo.broken:
+        console.print(failure(demo))
+        return 1
+    console.print(summary(demo))
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

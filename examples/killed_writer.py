@@ -21,12 +21,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runnel.clock import SYSTEM_CLOCK
+from runnel.errors import DamagedLog
+from runnel.files import DISK, Buffer, DiskFile, DiskFiles, Files
 from runnel.log import Append, Appended, Log, Partition, TopicSettings, open_log
 from runnel.records import Producer, Record, build_batch, with_timestamps
 
@@ -36,8 +38,8 @@ PRODUCERS = 6
 UNDER_WAY = 5  # batches of an eager producer that wait for their answers
 SETTINGS = TopicSettings(segment_bytes=16 * 1024 * 1024, retention_ms=-1)
 NOISE = 1024 * 1024  # bytes from which all values are cut
-SMALL = 8 * 1024  # bytes, more than a batch of small records
-LOOKS = 1_000  # at the same segments, before looking for newer ones
+PAGE = 4 * 1024
+LARGE = 256 * 1024  # bytes of a write that is reported when it begins
 PATIENCE = 120  # seconds after which a writer that reports nothing new is given up
 
 
@@ -135,10 +137,10 @@ class Restart:
     broken: list[str]
 
 
-def reopen(path: str, history: History) -> tuple[Log, Restart]:
+def reopen(path: str, history: History, files: Files = DISK) -> tuple[Log, Restart]:
     """Open the directory, after a kill or for the first time, and hold it against the history."""
     start = time.perf_counter()
-    log = open_log(path)
+    log = open_log(path, files=files)
     took = time.perf_counter() - start
     partitions = [log.partition(TOPIC, number, SETTINGS) for number in range(PARTITIONS)]
     return log, Restart(
@@ -155,21 +157,29 @@ def broken_promises(log: Log, partitions: list[Partition], history: History) -> 
     for finding in log.findings:
         if finding.damage:
             yield f"{finding.path} is damaged: {finding.reason}"
-    held: list[list[str]] = []
-    for partition in partitions:
+    held: list[list[str] | None] = [None] * len(partitions)
+    for number, partition in enumerate(partitions):
         keys: list[str] = []
-        held.append(keys)
-        yield from differences(partition, history.seed, keys)
+        try:
+            difference = first_difference(partition, history.seed, keys)
+        except DamagedLog as error:
+            difference = str(error)
+        if difference is None:
+            held[number] = keys
+        else:  # and it would make no sense to look on there
+            yield difference
     for producer, sequence, count, base, _ in history.acknowledged:
+        found = held[producer % PARTITIONS]
         expected = [f"{producer}/{number}" for number in range(sequence, sequence + count)]
-        if held[producer % PARTITIONS][base : base + count] != expected:
+        if found is not None and found[base : base + count] != expected:
             yield f"records {expected[0]} to {expected[-1]} were acknowledged at offset {base} and are not there"
     for number, offset, key in history.seen:
-        if held[number][offset : offset + 1] != [key]:
+        found = held[number]
+        if found is not None and found[offset : offset + 1] != [key]:
             yield f"a reader saw record {key} at offset {offset} and it is not there"
 
 
-def differences(partition: Partition, seed: int, keys: list[str]) -> Iterator[str]:
+def first_difference(partition: Partition, seed: int, keys: list[str]) -> str | None:
     """Compare every record with the plan, until one differs; `keys` takes those that are as planned."""
     plans = {name: planned_records(seed, name) for name in range(partition.id.partition, PRODUCERS, PARTITIONS)}
     at_the_end_of_a_batch = dict.fromkeys(plans, True)
@@ -177,28 +187,48 @@ def differences(partition: Partition, seed: int, keys: list[str]) -> Iterator[st
         key = (record.key or b"").decode()
         producer = int(key.partition("/")[0] or -1)
         if producer not in plans:
-            yield f"{partition.id} holds a record at offset {record.offset} that nobody wrote"
-            return
+            return f"{partition.id} holds a record at offset {record.offset} that nobody wrote"
         planned, at_the_end_of_a_batch[producer] = next(plans[producer])
         if (record.key, record.value, record.offset) != (planned.key, planned.value, len(keys)):
-            yield f"{partition.id} holds a wrong record at offset {record.offset}, after offset {len(keys) - 1}"
-            return
+            return f"{partition.id} holds a wrong record at offset {record.offset}, after offset {len(keys) - 1}"
         keys.append(key)
     for producer, whole in at_the_end_of_a_batch.items():
         if not whole:
-            yield f"{partition.id} holds only a part of the last batch of producer {producer}"
+            return f"{partition.id} holds only a part of the last batch of producer {producer}"
+    return None
 
 
 # --- the process that is killed
 
 
+class PagewiseFile(DiskFile):
+    """Written page by page, so that a kill tears a write in two far more often than it would one system call.
+
+    A large write is reported when it begins, for those who want to kill in the middle of one.
+    """
+
+    __slots__ = ()
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        data = memoryview(b"".join(buffers))
+        if len(data) >= LARGE:
+            report("writing", len(data))
+        for start in range(0, len(data), PAGE):
+            super().write([data[start : start + PAGE]], position + start)
+
+
+class PagewiseDisk(DiskFiles):
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        return PagewiseFile(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+
+
 def write_until_killed(path: str, history: History) -> None:
-    log, restart = reopen(path, history)
+    log, restart = reopen(path, history, PagewiseDisk())
     report("restart", asdict(restart))
     partitions = [log.partition(TOPIC, number) for number in range(PARTITIONS)]
     threads = [threading.Thread(target=follow, args=(partition, history)) for partition in partitions]
     for producer in range(PRODUCERS):
-        produce = produce_eagerly if producer % 2 else produce_patiently
+        produce = produce_eagerly if producer else produce_patiently
         threads.append(threading.Thread(target=produce, args=(partitions[producer % PARTITIONS], history, producer)))
     for thread in threads:
         thread.start()
@@ -257,10 +287,9 @@ def end_at_once(failure: threading.ExceptHookArgs) -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.ERROR)  # torn writes are reported in the table
+    logging.basicConfig(level=logging.ERROR)  # torn writes are part of the report
     threading.excepthook = end_at_once
-    path = sys.argv[1]
-    write_until_killed(path, History.decode(sys.stdin.readline()))
+    write_until_killed(sys.argv[1], History.decode(sys.stdin.readline()))
 
 
 # --- the side that kills
@@ -272,6 +301,7 @@ class WriterProcess:
     def __init__(self, path: str, history: History) -> None:
         self.history = history
         self._restart: Restart | None = None
+        self._writes = 0
         self._ended = False
         self._news = threading.Condition()
         self._process = subprocess.Popen(
@@ -308,6 +338,11 @@ class WriterProcess:
         goal = len(self.history.acknowledged) + count
         self._wait(lambda: len(self.history.acknowledged) >= goal)
 
+    def wait_for_a_write(self) -> None:
+        """Wait until it begins with a large write."""
+        before = self._writes
+        self._wait(lambda: self._writes > before)
+
     def kill(self) -> None:
         """SIGKILL, and take in what was reported up to then."""
         self._process.kill()
@@ -333,29 +368,15 @@ class WriterProcess:
             self._ended = True
             self._news.notify_all()
 
-    def _note(self, kind: str, content: list) -> None:
+    def _note(self, kind: str, content: Any) -> None:
         if kind == "acknowledged":
             self.history.acknowledged.append(Acknowledged(*content))
         elif kind == "seen":
             self.history.seen.append(Seen(*content))
+        elif kind == "writing":
+            self._writes += 1
         else:
             self._restart = Restart(**content)
-
-
-def wait_for_a_write(path: str) -> None:
-    """Return when a segment grows by more than a small batch: most likely in the middle of the write."""
-    while True:
-        active = [newest_segment(f"{path}/{TOPIC}-{number}") for number in range(PARTITIONS)]
-        before = [os.stat(segment).st_size for segment in active]
-        for _ in range(LOOKS):
-            after = [os.stat(segment).st_size for segment in active]
-            if any(new - old > SMALL for old, new in zip(before, after, strict=True)):
-                return
-            before = after
-
-
-def newest_segment(folder: str) -> str:
-    return max(f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(".log"))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class DiskLow(Transient):
 class PartitionFailed(Transient):
     def __init__(self, partition: str, doing: str, cause: BaseException) -> None:
         super().__init__(
-            f"partition {partition} refuses writes: {doing} failed: {cause}",
+            f"partition {partition} refuses writes: {doing} failed: {str(cause) or type(cause).__name__}",
             hint="records that were acknowledged are safe and can be read; "
             "writes go on by themselves when the disk is well again",
         )

@@ -1,9 +1,23 @@
-"""The documents cannot go stale: targets are described, pages are listed, links lead somewhere."""
+"""The documents cannot go stale: targets are described, pages are listed, links lead somewhere, and programs run.
 
+- A page's ```python blocks are one program, run from its top to its end. A ```text block right after one of them is
+  what it prints.
+- A tutorial's ```python blocks are files, named by their first line. Its ```console blocks are what a reader types,
+  and sees; `...` stands for anything.
+- A ```sh block is not run.
+"""
+
+import doctest
+import os
 import re
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from runnel.settings import TopicSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -11,6 +25,18 @@ PAGES = sorted(DOCS.rglob("*.md"))
 
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
+PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+FILE_OR_SESSION = re.compile(r"^```(?:python\n# (\S+)|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+TUTORIALS = [page for page in PAGES if page.parent.name == "tutorial"]
+PROGRAMS = [
+    page for page in [ROOT / "README.md", *PAGES] if page not in TUTORIALS and PYTHON.search(page.read_text("utf-8"))
+]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def links(page: Path) -> set[Path]:
@@ -26,7 +52,12 @@ def test_every_target_of_the_makefile_is_described():
     assert "test" in targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_setting_of_a_topic_is_described():
+    page = (DOCS / "howto" / "use-the-log-alone.md").read_text(encoding="utf-8")
+    assert [setting.name for setting in fields(TopicSettings) if f"| `{setting.name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_link_of_a_page_leads_to_a_file(page):
     assert [link for link in sorted(links(page)) if not link.exists()] == []
 
@@ -36,3 +67,30 @@ def test_every_page_is_listed_in_the_index_or_in_the_index_of_its_folder():
     listed = set().union(*(links(index) for index in indexes))
     missing = [page for page in PAGES if page not in listed and page != DOCS / "README.md"]
     assert [str(page.relative_to(ROOT)) for page in missing] == []
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=name)
+def test_the_python_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in PYTHON.finditer(text):
+        lines_before = "\n" * text.count("\n", 0, block.start(1))  # so that an error names the line of the page
+        exec(compile(lines_before + block[1], page, "exec"), names)
+        printed = capsys.readouterr().out
+        assert block[2] is None or printed == block[2]
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=name)
+def test_a_tutorial_can_be_followed(page, tmp_path):
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    for file, content in FILE_OR_SESSION.findall(page.read_text(encoding="utf-8")):
+        if file:
+            (tmp_path / file).write_text(content, encoding="utf-8")
+            continue
+        for command, shown in COMMAND.findall(content):
+            run = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
+            )
+            same = doctest.OutputChecker().check_output(shown, run.stdout, doctest.ELLIPSIS)
+            assert same, f"$ {command}\n{run.stdout}{run.stderr}"

@@ -38,11 +38,11 @@ class Append:
         self.done = False
         self.error: RunnelError | None = None
         self._event: threading.Event | None = None
-        self._callbacks: list[Callable[[Append], None]] = []
+        self._callbacks: list[Callable[[Append], None]] | None = None
 
     def result(self, timeout: float | None = None) -> Appended:
         """Wait for the answer; raises the error if the batch was lost, TimeoutError if it is not known yet."""
-        if not self._awaited(timeout):
+        if not self.done and not self._awaited(timeout):
             raise TimeoutError(f"no answer within {timeout} seconds")
         if self.error is not None:
             raise self.error
@@ -59,7 +59,7 @@ class Append:
         """Call back once, from whichever thread answers; at once if the answer is there already."""
         with _waiting:
             if not self.done:
-                self._callbacks.append(callback)
+                self._callbacks = [*(self._callbacks or ()), callback]
                 return
         callback(self)
 
@@ -67,8 +67,8 @@ class Append:
         with _waiting:
             self.error = error
             self.done = True
-            callbacks, self._callbacks = self._callbacks, []
+            callbacks, self._callbacks = self._callbacks, None
             if self._event is not None:
                 self._event.set()
-        for callback in callbacks:
+        for callback in callbacks or ():
             callback(self)

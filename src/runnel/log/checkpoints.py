@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from runnel.files import Files, read_file, replace_file
+from runnel.settings import INT64_MAX
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
@@ -46,5 +47,7 @@ def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for line in lines:
         topic, partition, offset = line.split()
+        if not 0 <= int(offset) <= INT64_MAX:
+            raise ValueError(f"{path}: offset {offset}")
         offsets[TopicPartition(topic, int(partition))] = int(offset)
     return offsets

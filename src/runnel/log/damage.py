@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from runnel.errors import DamagedLog
 from runnel.files import Files, read_file, replace_file
 from runnel.log.place import Place
+from runnel.settings import INT64_MAX
 
 SUFFIX = ".damage"
 
@@ -34,7 +35,8 @@ class Damage:
         first, last = sorted((self, other), key=lambda damage: damage.start)
         if first == last:
             return first
-        return Damage(first.start, last.resume, f"{first.reason}; {last.reason}")
+        resume = max(first.resume, last.resume) if first.resume and last.resume else None
+        return Damage(first.start, resume, f"{first.reason}; {last.reason}")
 
 
 def write_damage(files: Files, stem: str, damage: Damage) -> None:
@@ -48,8 +50,15 @@ def read_damage(files: Files, stem: str) -> Damage | None:
         return None
     try:
         content = json.loads(read_file(files, stem + SUFFIX))
-        resume = content["resume"] and Place(*map(int, content["resume"]))
-        return Damage(Place(*map(int, content["start"])), resume, str(content["reason"]))
-    except (ValueError, TypeError, KeyError) as error:
+        resume = _place(content["resume"]) if content["resume"] is not None else None
+        return Damage(_place(content["start"]), resume, str(content["reason"]))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         base_offset = int(stem.rpartition("/")[2])
         return Damage(Place(0, base_offset), None, f"its {SUFFIX} file cannot be read: {error}")
+
+
+def _place(numbers: list[int]) -> Place:
+    position, offset = numbers
+    if not all(isinstance(number, int) and 0 <= number <= INT64_MAX for number in numbers):
+        raise ValueError(f"no place in a file: {numbers}")
+    return Place(position, offset)

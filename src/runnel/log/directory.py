@@ -34,7 +34,7 @@ from runnel.log.open_files import OpenFiles
 from runnel.log.synced import FILE_NAME as SYNCED_FILE
 from runnel.log.synced import SyncedOffsets
 from runnel.log.tail import TailCache
-from runnel.settings import SECOND, LogSettings
+from runnel.settings import INT32_MAX, SECOND, LogSettings
 
 FORMAT = 1
 LOCK_FILE = ".lock"
@@ -135,6 +135,8 @@ class DataDirectory:
             meta = json.loads(read_file(self.files, f"{self.path}/{META_FILE}"))
             if not isinstance(meta["format"], int) or not isinstance(meta["epoch"], int):
                 raise ValueError("format and epoch are no numbers")
+            if not 0 <= meta["epoch"] < INT32_MAX:
+                raise ValueError(f"epoch {meta['epoch']}")
             return dict(meta)
         except (ValueError, KeyError, TypeError) as error:
             raise UnusableDirectory(
@@ -198,8 +200,8 @@ class DataDirectory:
             return
         now = self.clock.elapsed()
         if self._disk_checked is None or now - self._disk_checked >= SECOND:
-            self._disk_checked = now
             self._free = self.files.free_space(self.path)
+            self._disk_checked = now  # only now: other threads rely on what was found
         if self._free - size < self.settings.low_disk_bytes:
             raise DiskLow(self.path, self._free, self.settings.low_disk_bytes)
         self._free -= size

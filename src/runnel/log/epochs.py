@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from runnel.settings import INT32_MAX, INT64_MAX
+
 FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 
@@ -74,7 +76,14 @@ class LeaderEpochs:
         version, count, *lines = content.decode("ascii").splitlines()
         if version != "0" or int(count) != len(lines):
             raise ValueError(f"version {version}, {len(lines)} of {count} entries")
-        starts = [EpochStart(*map(int, line.split())) for line in lines]
+        starts = [_start(line) for line in lines]
         if starts != sorted(starts) or any(len(set(column)) < len(starts) for column in zip(*starts, strict=True)):
             raise ValueError("epochs or offsets do not increase")
         return cls(starts)
+
+
+def _start(line: str) -> EpochStart:
+    epoch, offset = map(int, line.split())
+    if not 0 <= epoch < INT32_MAX or not 0 <= offset <= INT64_MAX:
+        raise ValueError(f"epoch {epoch} at offset {offset}")
+    return EpochStart(epoch, offset)

@@ -115,11 +115,20 @@ class GroupCommit:
             self._wake_up()  # to learn of the deadline
 
     def _sync_all(self, writers: list[Writer]) -> list[Exception | None]:
-        if min(len(writers), self._workers) <= 1:
-            return [_sync(writer) for writer in writers]
+        shares = min(len(writers), self._workers)
+        if shares <= 1:
+            return _sync_each(writers)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="runnel-sync")
-        return list(self._pool.map(_sync, writers))
+        # One task for each worker: a task for each writer would cost more than the sync of a small batch.
+        try:
+            answers = self._pool.map(_sync_each, [writers[number::shares] for number in range(shares)])
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads
+            return _sync_each(writers)
+        errors: list[Exception | None] = [None] * len(writers)
+        for number, share in enumerate(answers):
+            errors[number::shares] = share
+        return errors
 
     def _due_for_sync(self, known: list[Writer]) -> list[Writer]:
         now = self._clock.elapsed()
@@ -162,6 +171,10 @@ class GroupCommit:
         if not deadlines:
             return None
         return max(0.0, min((min(deadlines) - self._clock.elapsed()) / 1000, 3600.0))
+
+
+def _sync_each(writers: list[Writer]) -> list[Exception | None]:
+    return [_sync(writer) for writer in writers]
 
 
 def _sync(writer: Writer) -> Exception | None:

@@ -31,6 +31,7 @@ class Log:
         self._home = home
         self._commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._known_synced: dict[str, int] = {}  # what the last process knew of partitions that are not open yet
         self._asked_for: set[TopicPartition] = set()  # the others' settings are not known
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -89,8 +90,11 @@ class Log:
                 partition.refuse_writes()
                 del self._partitions[name]
                 self._asked_for.discard(name)
+                self._known_synced.pop(str(name), None)
+                others = self._synced_offsets()
+                others.pop(str(name), None)
+                self._home.synced.start(others)  # first: where nothing is known to be synced, nothing can be missing
                 self._home.forget_partition(name)
-                self._home.synced.start(self._synced_offsets())
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
                 files.rename(f"{path}/{name}", gone)
                 files.sync_directory(path)
@@ -149,11 +153,10 @@ class Log:
         try:
             self._home.open()
             self._home.remove_deleted()
-            known = {} if self._home.was_clean else self._home.synced.load()
-            names = self.partitions()
+            self._known_synced = self._home.synced.load()
             if not self._home.was_clean:
-                for name in names:
-                    self._partitions[name] = self._opened(name, TopicSettings(), known.get(str(name), 0))
+                for name in self.partitions():
+                    self._partitions[name] = self._opened(name, TopicSettings())
             self._home.start(self._synced_offsets())
         except OSError as error:
             self._home.release()
@@ -168,15 +171,18 @@ class Log:
         if not self._home.files.exists(directory):
             self._home.files.make_directory(directory)
             self._home.files.sync_directory(self.path)
-        return self._opened(name, settings, 0)
+        return self._opened(name, settings)
 
-    def _opened(self, name: TopicPartition, settings: TopicSettings, synced_offset: int) -> Partition:
+    def _opened(self, name: TopicPartition, settings: TopicSettings) -> Partition:
+        synced_offset = self._known_synced.get(str(name), 0)
         state = open_partition(self._home, name, settings, synced_offset, trust=self._home.was_clean)
         return Partition(self._home, self._commits, name, settings, state)
 
     def _synced_offsets(self) -> dict[str, int]:
         """What is known to be synced: a clean stop said it, or the partition is open and says it itself."""
-        known = {str(name): offset for name, offset in self._home.recovery_points.items()}
+        known = dict(self._known_synced)
+        for name, offset in self._home.recovery_points.items():
+            known[str(name)] = max(offset, known.get(str(name), 0))
         return known | {str(name): partition.synced_offset for name, partition in self._partitions.items()}
 
     def _open_partitions(self) -> list[Partition]:

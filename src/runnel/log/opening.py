@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from runnel.errors import UnusableDirectory
 from runnel.files import read_file
-from runnel.log.checkpoints import TopicPartition
+from runnel.log.checkpoints import START_OFFSETS, TopicPartition
 from runnel.log.damage import Damage
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -70,57 +71,75 @@ def open_partition(
     start_offset = home.start_offsets.get(partition, 0)
     recovery_point = home.recovery_points.get(partition, 0)
     synced_offset = max(synced_offset, recovery_point)
-    bases = _clear_leftovers(home, directory, start_offset)
+    bases = _bases_from(home, directory, start_offset)
     segments = [Segment(home.open_files, directory, base, settings.index_interval_bytes) for base in bases]
     if not segments:
         segments = [_first_segment(home, directory, settings, start_offset)]
     active = segments[-1]
+    cut: list[Finding] = []
     if trust:
-        findings = _load_active(active, synced_offset)
+        _load_active(active, synced_offset)
     else:
-        findings = _recover_active(home, active, recovery_point, synced_offset)
+        cut = _recover_active(home, active, recovery_point, synced_offset)
+    end = active.next_offset if active.damage is None else max(active.next_offset, synced_offset)
+    _refuse_if_before_start(home, partition, start_offset, end)
+    if segments[0].base_offset > start_offset and synced_offset:  # 0 if its deletion was interrupted
+        segments.insert(0, _lost_segment(home, directory, settings, start_offset))
     chain = Segments(segments)
-    end = active.next_offset
     if active.damage is not None:
-        end = max(end, synced_offset)
         _begin_behind_damage(home, chain, directory, end, settings)
+    _remove_leftovers(home, directory, chain)
     # Snapshots of records that are gone would be believed when others have their offsets.
     remove_snapshots(home.files, directory, after=end)
+    epochs = _load_epochs(home, directory, chain, end)
+    producers = replayed_producers(home, directory, chain)
     return PartitionState(
         segments=chain,
-        epochs=_load_epochs(home, directory, chain, end),
-        producers=replayed_producers(home, directory, chain),
+        epochs=epochs,
+        producers=producers,
         start_offset=max(start_offset, segments[0].base_offset),
         active_started=_started(home, chain.active),
         indexes_are_saved=trust and chain.active.indexes_are_saved,
-        findings=findings,
+        findings=cut + [_damage_finding(segment) for segment in segments if segment.damage is not None],
     )
 
 
 def replayed_producers(home: DataDirectory, directory: str, segments: Segments) -> Producers:
     """The state of producers at the end of the segments: the newest snapshot, and the batches after it."""
+    now = home.clock.now()
     found = newest_snapshot(home.files, directory, segments.active.next_offset)
     offset, producers = found or (segments.base_offsets[0], Producers())
     for segment in segments.from_offset(offset):
         for header in segment.headers_from(offset):
-            producers.replay(header)
-    producers.expire(home.clock.now() - home.settings.producer_expiration_ms)
+            producers.replay(header, now)
+    producers.expire(now - home.settings.producer_expiration_ms)
     return producers
 
 
-def _clear_leftovers(home: DataDirectory, directory: str, start_offset: int) -> list[int]:
-    """The base offsets of the segments, after removing what an interrupted write or deletion has left."""
-    files = home.files
-    names = files.list(directory)
-    bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if _is_segment(name))
-    kept = [base for number, base in enumerate(bases) if number + 1 == len(bases) or bases[number + 1] > start_offset]
-    stems = {f"{base:020d}" for base in kept}
-    for name in names:
+def _bases_from(home: DataDirectory, directory: str, start_offset: int) -> list[int]:
+    """The base offsets of the segments that hold something from `start_offset` on, and always of the last one."""
+    bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in home.files.list(directory) if _is_segment(name))
+    return [base for number, base in enumerate(bases) if number + 1 == len(bases) or bases[number + 1] > start_offset]
+
+
+def _refuse_if_before_start(home: DataDirectory, partition: TopicPartition, start_offset: int, end: int) -> None:
+    """Nothing is removed at the word of a file that cannot be right."""
+    if end < start_offset:
+        raise UnusableDirectory(
+            home.path,
+            f"its {START_OFFSETS} says that {partition} begins at offset {start_offset}, but it ends at {end}",
+            hint="restore that file from a backup",
+        )
+
+
+def _remove_leftovers(home: DataDirectory, directory: str, segments: Segments) -> None:
+    """Remove what an interrupted write or deletion has left."""
+    stems = {f"{base:020d}" for base in segments.base_offsets}
+    for name in home.files.list(directory):
         stem, dot, suffix = name.partition(".")
         orphan = dot + suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in stems
         if orphan or name.endswith(".tmp"):
-            files.remove(f"{directory}/{name}")
-    return kept
+            home.files.remove(f"{directory}/{name}")
 
 
 def _is_segment(name: str) -> bool:
@@ -135,17 +154,24 @@ def _first_segment(home: DataDirectory, directory: str, settings: TopicSettings,
     return segment
 
 
-def _load_active(active: Segment, synced_offset: int) -> list[Finding]:
-    active.load(None)
-    if active.damage is None and active.next_offset < synced_offset:
+def _lost_segment(home: DataDirectory, directory: str, settings: TopicSettings, base_offset: int) -> Segment:
+    """In place of a first segment whose file is gone: it says so to whoever asks for its records."""
+    segment = _first_segment(home, directory, settings, base_offset)
+    segment.quarantine(Damage(Place(0, base_offset), None, "the file was gone"))
+    return segment
+
+
+def _load_active(active: Segment, synced_offset: int) -> None:
+    active.load(None, synced_offset or None)
+    if active.next_offset < synced_offset and not active.lost_its_end:
         active.quarantine(_missing(active, synced_offset))
-    return _damage_finding(active)
 
 
 def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, synced_offset: int) -> list[Finding]:
     """Check the segment from the recovery point on, cut its torn end, and sync what is left."""
     findings: list[Finding] = []
     place = active.begin_recovery(recovery_point)
+    known = active.damage
     file = active.file()
     end = file.size()
     while True:
@@ -154,7 +180,7 @@ def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, s
                 active.note(header, position)
             break
         except Broken as broken:
-            if broken.offset >= synced_offset:
+            if broken.offset >= synced_offset and not _is_seen(known, broken):
                 finding = Finding(active.path, broken.position, end - broken.position, broken.offset, broken.reason)
                 logger.warning(
                     "%s: cut %d bytes of a torn write at position %d, before offset %d: %s",
@@ -163,16 +189,21 @@ def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, s
                 findings.append(finding)
                 file.truncate(broken.position)
                 break
-            damage = damage_at(file, broken, end)
+            damage = damage_at(file, broken, end, synced_offset or None)
             active.quarantine(damage)
             if damage.resume is None:
                 break
             place = damage.resume
-    if active.next_offset < synced_offset and active.damage is None:
+    if active.next_offset < synced_offset and not active.lost_its_end:
         active.quarantine(_missing(active, synced_offset))
     file.sync()  # what the process wrote last may be in memory only, and readers will see it
     home.files.sync_directory(active.directory)
-    return findings + _damage_finding(active)
+    return findings
+
+
+def _is_seen(known: Damage | None, broken: Broken) -> bool:
+    """What readers met as damage, and what was before it, had been synced, also if a power cut took the note of it."""
+    return known is not None and broken.position <= (known.resume or known.start).position
 
 
 def _missing(active: Segment, synced_offset: int) -> Damage:
@@ -180,13 +211,11 @@ def _missing(active: Segment, synced_offset: int) -> Damage:
     return Damage(Place(active.size, active.next_offset), None, reason)
 
 
-def _damage_finding(active: Segment) -> list[Finding]:
-    damage = active.damage
-    if damage is None:
-        return []
-    end = damage.resume.position if damage.resume else active.file().size()
-    position, offset = damage.start
-    return [Finding(active.path, position, max(0, end - position), offset, damage.reason, damage=True)]
+def _damage_finding(segment: Segment) -> Finding:
+    assert segment.damage is not None
+    (position, offset), resume, reason = segment.damage.start, segment.damage.resume, segment.damage.reason
+    end = resume.position if resume else segment.file().size()
+    return Finding(segment.path, position, max(0, end - position), offset, reason, damage=True)
 
 
 def _begin_behind_damage(

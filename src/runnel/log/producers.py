@@ -13,8 +13,11 @@ The state lives in the log: batches carry producer, epoch and sequence. A snapsh
 This is Kafka's format, which keeps one batch of each producer. The other four stand after it, where Kafka's readers
 stop reading: a client that retries five batches over a restart must find all five.
 
-    for each entry: how many older batches i8, and of each:
+    for each entry: when it was last seen i64 | how many older batches i8, and of each:
         last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+
+A producer expires when the log has not seen it for long, by the log's own clock: the times in its records may be years
+old, and it may still send its last batch again.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ SNAPSHOT_START = struct.Struct(">hI")
 SNAPSHOT_VERSION = 1
 COUNT = struct.Struct(">i")
 ENTRY = struct.Struct(">qhiqiqiq")
-OLDER_COUNT = struct.Struct(">b")
+SEEN_AND_COUNT = struct.Struct(">qb")
 OLDER = struct.Struct(">iqiq")
 
 
@@ -55,12 +58,13 @@ class Remembered(NamedTuple):
 
 
 class ProducerState:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen", "last_timestamp", "transaction_start")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: list[Remembered] = []
         self.last_timestamp = -1
+        self.last_seen = -1  # by the log's clock
         self.coordinator_epoch = -1
         self.transaction_start = NO_OFFSET
 
@@ -68,6 +72,7 @@ class ProducerState:
         copied = ProducerState(self.epoch)
         copied.batches = self.batches  # never changed in place
         copied.last_timestamp = self.last_timestamp
+        copied.last_seen = self.last_seen
         copied.coordinator_epoch = self.coordinator_epoch
         copied.transaction_start = self.transaction_start
         return copied
@@ -112,7 +117,7 @@ class Producers:
         if header.base_sequence != expected:
             raise OutOfOrderSequence(header.producer_id, header.producer_epoch, header.base_sequence, expected)
 
-    def replay(self, header: BatchHeader) -> None:
+    def replay(self, header: BatchHeader, now: int) -> None:
         """Take note of a batch that stands in the log."""
         if header.producer_id == NO_PRODUCER_ID:
             return
@@ -123,6 +128,7 @@ class Producers:
             state.epoch = header.producer_epoch
             state.batches = []
         state.last_timestamp = header.max_timestamp
+        state.last_seen = now
         if header.is_control:
             state.transaction_start = NO_OFFSET
             return
@@ -132,11 +138,11 @@ class Producers:
         state.batches = [*state.batches[1 - REMEMBERED :], batch]
 
     def expire(self, before: int) -> int:
-        """Forget the producers that wrote nothing since `before` and have no open transaction."""
+        """Forget the producers that were not seen since `before` and have no open transaction."""
         gone = [
             producer_id
             for producer_id, state in self._states.items()
-            if state.last_timestamp < before and state.transaction_start == NO_OFFSET
+            if state.last_seen < before and state.transaction_start == NO_OFFSET
         ]
         for producer_id in gone:
             del self._states[producer_id]
@@ -157,7 +163,7 @@ class Producers:
                 state.coordinator_epoch,
                 state.transaction_start,
             )
-            older += OLDER_COUNT.pack(len(state.batches[:-1]))
+            older += SEEN_AND_COUNT.pack(state.last_seen, len(state.batches[:-1]))
             for batch in state.batches[:-1]:
                 older += OLDER.pack(*batch)
         body += older
@@ -186,7 +192,8 @@ def _decode_states(producers: Producers, body: memoryview) -> Producers:
         state = producers._states[producer_id] = ProducerState(epoch)
         if sequence >= 0:
             state.batches = [Remembered(sequence, offset, delta, timestamp)]
-        state.last_timestamp, state.coordinator_epoch, state.transaction_start = timestamp, coordinator, start
+        state.last_timestamp = state.last_seen = timestamp
+        state.coordinator_epoch, state.transaction_start = coordinator, start
         states.append(state)
     if position < len(body):  # not in files that Kafka itself wrote
         for state in states:
@@ -195,8 +202,8 @@ def _decode_states(producers: Producers, body: memoryview) -> Producers:
 
 
 def _decode_older(state: ProducerState, body: memoryview, position: int) -> int:
-    (count,) = OLDER_COUNT.unpack_from(body, position)
-    position += OLDER_COUNT.size
+    state.last_seen, count = SEEN_AND_COUNT.unpack_from(body, position)
+    position += SEEN_AND_COUNT.size
     older: list[Remembered] = []
     for _ in range(count):
         older.append(Remembered._make(OLDER.unpack_from(body, position)))

@@ -15,7 +15,7 @@ from runnel.errors import DamagedLog, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.damage import Damage
 from runnel.log.place import Place
-from runnel.log.segment import Segment, checked_records
+from runnel.log.segment import Segment, Slice, checked_records
 from runnel.log.segments import Segments
 from runnel.log.tail import TailCache
 from runnel.log.walk import Broken
@@ -48,14 +48,23 @@ class Reader:
         cached = self._tails.read(self._name, offset, max_bytes)
         if cached is not None:
             return Batches(*cached)
-        segment, following = self._segments.holding(offset)
-        with self._noticing_damage(segment, following):
+        segment = self._segments.holding(offset)
+        try:
+            found = self._slice_of(segment, offset, max_bytes)
+        except DamagedLog as error:
+            if error.first_offset <= offset:
+                raise
+            found = self._slice_of(segment, offset, max_bytes)  # up to the damage, which is known by now
+        self._remember(segment, found.end)
+        return Batches(found.data, found.end.offset, segment, found.end.position - len(found.data))
+
+    def _slice_of(self, segment: Segment, offset: int, max_bytes: int) -> Slice:
+        with self._noticing_damage(segment):
             start = self._place_of(offset, segment) or segment.locate(offset)
             found = segment.read(start, offset, max_bytes)
             if not found.data:
                 raise Broken(found.end.position, offset, f"no batch with offset {offset} stands there")
-        self._remember(segment, found.end)
-        return Batches(found.data, found.end.offset, segment, found.end.position - len(found.data))
+        return found
 
     def records_in(self, batches: Batches) -> Iterator[Record]:
         """The records of the batches, everything checked; those of transactions' markers are left out."""
@@ -63,14 +72,15 @@ class Reader:
         while position < len(batches.data):
             header = parse_header(batches.data, position)
             batch = bytes(memoryview(batches.data)[position : position + header.size])
+            records = self._records_of(batch, batches, position)  # first: a flipped bit must not make it a marker
             if not header.is_control:
-                yield from self._records_of(batch, batches, position)
+                yield from records
             position += header.size
 
     def find_time(self, timestamp: int, least_offset: int) -> Record | None:
         """The first record from `least_offset` on that has at least this timestamp."""
         for segment in self._segments.from_offset(least_offset):
-            with self._noticing_damage(segment, None):
+            with self._noticing_damage(segment):
                 record = segment.find_time(timestamp, least_offset)
             if record is not None:
                 return record
@@ -80,18 +90,18 @@ class Reader:
         """The first of the records with the largest timestamp, from `least_offset` on."""
         largest = -1
         for segment in self._segments.from_offset(least_offset):
-            with self._noticing_damage(segment, None):
+            with self._noticing_damage(segment):
                 largest = max(largest, segment.largest_time_from(least_offset))
         return self.find_time(largest, least_offset) if largest >= 0 else None
 
     def _records_of(self, batch: bytes, batches: Batches, position: int) -> list[Record]:
         if batches.segment is None:
             return checked_records(batch, position)
-        with self._noticing_damage(batches.segment, None):
+        with self._noticing_damage(batches.segment):
             return checked_records(batch, batches.position + position)
 
     @contextmanager
-    def _noticing_damage(self, segment: Segment, following: int | None) -> Iterator[None]:
+    def _noticing_damage(self, segment: Segment) -> Iterator[None]:
         try:
             yield
         except Broken as broken:
@@ -102,14 +112,14 @@ class Reader:
             damage = segment.damage_found(broken)
             with self._lock:
                 segment.quarantine(damage)
-            raise self._error(segment, damage, following) from broken
+            raise self._error(segment, damage) from broken
         except DamagedLog as error:
             if error.next_offset is None and segment.damage is not None:
-                raise self._error(segment, segment.damage, following) from error
+                raise self._error(segment, segment.damage) from error
             raise
 
-    def _error(self, segment: Segment, damage: Damage, following: int | None) -> DamagedLog:
-        return damage.error(segment.path, following)
+    def _error(self, segment: Segment, damage: Damage) -> DamagedLog:
+        return damage.error(segment.path, self._segments.base_after(segment))
 
     def _place_of(self, offset: int, segment: Segment) -> Place | None:
         with self._lock:

@@ -21,7 +21,7 @@ from runnel.errors import CorruptBatch
 from runnel.files import File
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
 from runnel.log.damage import Damage, read_damage, write_damage
-from runnel.log.index import OffsetIndex, Timed, TimeIndex
+from runnel.log.index import Indexed, OffsetIndex, Timed, TimeIndex
 from runnel.log.open_files import OpenFiles
 from runnel.log.place import Place
 from runnel.log.walk import Broken, headers, next_whole_batch
@@ -33,7 +33,8 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, DAMAGE_SUFFIX)
-SHORT_HEADER = struct.Struct(">qiibIhi")  # up to the last offset delta: all that a read needs to step on
+STEP = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta: all that a read needs to step on
+SHORTEST = HEADER_SIZE - LENGTH_PREFIX
 READ_AHEAD = 4096  # a lookup leads to at most about an index interval before the batch that is asked for
 
 logger = logging.getLogger(__name__)
@@ -146,24 +147,25 @@ class Segment:
 
     # --- opening
 
-    def load(self, limit: int | None) -> None:
+    def load(self, limit: int | None, synced_offset: int | None = None) -> None:
         """Take the segment as it stands in its files, knowing that it was synced; damage is quarantined.
 
         Offsets from `limit` on, where the next segment begins, are left-overs of a failed write and not looked at.
+        Of the active segment, which has no limit, `synced_offset` may be known.
         """
-        self.damage = read_damage(self._files.files, self.stem)
         self.offsets.entries.load()
         self.times.entries.load()
         file = self.file()
         end = file.size()
+        self.damage = self._known_damage(file, end)
         while True:
             self.reset()
             try:
                 self._load_around(file, end, limit)
                 break
             except Broken as broken:
-                self.quarantine(damage_at(file, broken, end))
-        if limit is not None and self.next_offset < limit and not self._lost_its_end():
+                self.quarantine(damage_at(file, broken, end, limit if limit is not None else synced_offset))
+        if limit is not None and self.next_offset < limit and not self.lost_its_end:
             self.quarantine(Damage(Place(self.size, self.next_offset), None, f"it ends before offset {limit}"))
         if limit is not None and not self.indexes_are_saved:
             with contextlib.suppress(OSError):  # they are good enough in memory
@@ -176,17 +178,19 @@ class Segment:
 
     def begin_recovery(self, recovery_point: int) -> Place:
         """From where to check the batches after a crash: what is indexed before the recovery point needs no check."""
-        self.damage = read_damage(self._files.files, self.stem)
         self.offsets.entries.load()
         self.times.entries.load()
         self.reset()
         file = self.file()
+        self.damage = self._known_damage(file, file.size())
         entry = None if self.damage else self.offsets.find(recovery_point - 1)
         start = entry and self._verified(file, entry.last_offset, entry.position, file.size())
-        if start is None:
+        if start is not None:
+            self.resume_at(start)
+        if start is None or not self._times_fit(file, start.position):
             self.forget_indexes()
             start = Place(0, self.base_offset)
-        self.resume_at(start)
+            self.resume_at(start)
         self.loaded = True
         return start
 
@@ -198,6 +202,29 @@ class Segment:
         self.size, self.next_offset = place
         self.largest = last or Timed(NO_TIMESTAMP, self.base_offset - 1)
         self._since_index = 2**31 if place.position else 0  # the batch there was indexed, and will be again
+
+    def _known_damage(self, file: File, end: int) -> Damage | None:
+        """What the `.damage` file says, at places that are in the segment."""
+        damage = read_damage(self._files.files, self.stem)
+        if damage is None:
+            return None
+        start = Place(0, self.base_offset)
+        try:
+            for position, header in headers(file, 0, min(end, damage.start.position), self.base_offset):
+                start = Place(position + header.size, header.last_offset + 1)
+        except Broken as broken:
+            start = Place(broken.position, broken.offset)
+        resume = damage.resume
+        if resume is not None and not self._stands_at(resume, file, end):
+            resume = damage_at(file, Broken(*start, damage.reason), end).resume
+        return Damage(start, resume, damage.reason)
+
+    def _stands_at(self, place: Place, file: File, end: int) -> bool:
+        try:
+            _, header = next(headers(file, place.position, end, place.offset), (0, None))
+        except Broken:
+            return False
+        return header is not None
 
     def _load_around(self, file: File, end: int, limit: int | None) -> None:
         damage = self.damage
@@ -216,13 +243,30 @@ class Segment:
 
     def _last_indexed(self, file: File, end: int) -> Place:
         """The last place that the indexes know, if what they say there is so; else they are made anew."""
-        entry, timed = self.offsets.last(), self.times.last()
+        entry = self.offsets.last()
         place = self._verified(file, entry.last_offset, entry.position, end) if entry else Place(0, self.base_offset)
-        if place is not None and (timed is None or self._is_true(timed, file, end)):
+        if place is not None and self._times_fit(file, end):
             return place
         logger.warning("%s: the indexes do not fit the segment and are made anew", self.stem)
         self.forget_indexes()
         return Place(0, self.base_offset)
+
+    def _times_fit(self, file: File, end: int) -> bool:
+        """Whether the last entry of the time index is so, and none is missing behind it."""
+        timed = self.times.last()
+        try:
+            return self._reaches(timed, self.offsets.last(), file, end) and (
+                timed is None or self._is_true(timed, file, end)
+            )
+        except Broken:
+            return False
+
+    def _reaches(self, timed: Timed | None, indexed: Indexed | None, file: File, end: int) -> bool:
+        """Whether this can be the largest time up to the batch that is indexed there."""
+        if indexed is None:
+            return True
+        header = self._header_at(file, indexed.last_offset, indexed.position, end)
+        return header is not None and header.max_timestamp <= (timed.timestamp if timed else NO_TIMESTAMP)
 
     def _is_true(self, timed: Timed, file: File, end: int) -> bool:
         """Whether the batch that ends with this offset has this largest timestamp."""
@@ -235,7 +279,8 @@ class Segment:
                 return header.last_offset == timed.last_offset and header.max_timestamp == timed.timestamp
         return False
 
-    def _lost_its_end(self) -> bool:
+    @property
+    def lost_its_end(self) -> bool:
         return self.damage is not None and self.damage.resume is None
 
     def _walk(self, file: File, start: Place, end: int, limit: int | None, *, index: bool = True) -> None:
@@ -254,6 +299,9 @@ class Segment:
 
     def locate(self, offset: int) -> Place:
         """A place from which the batch that holds `offset` is not far."""
+        return self._behind_damage(self._indexed_before(offset), offset)
+
+    def _indexed_before(self, offset: int) -> Place:
         file = self.file()
         try:
             entry = self.offsets.find(offset)
@@ -262,9 +310,9 @@ class Segment:
         if entry is not None:
             place = self._verified(file, entry.last_offset, entry.position, self.size)
             if place is not None:
-                return self._behind_damage(place, offset)
+                return place
             logger.warning("%s: the index is wrong at offset %d; reading without it", self.stem, offset)
-        return self._behind_damage(Place(0, self.base_offset), offset)
+        return Place(0, self.base_offset)
 
     def read(self, start: Place, offset: int, max_bytes: int) -> Slice:
         """Batches from the one that holds `offset` on, at least one if there is one, found by stepping from `start`.
@@ -272,20 +320,37 @@ class Segment:
         Broken where the bytes cannot be right.
         """
         file = self.file()
+        start = self._behind_damage(start, offset)
         end = self._readable_end(start, offset)
         position, expected = start
+        length = max_bytes + READ_AHEAD
         while position < end:
-            chunk = file.read(min(max_bytes + READ_AHEAD, end - position), position)
+            wanted = min(length, end - position)
+            chunk = file.read(wanted, position)
+            if len(chunk) < wanted:  # the file is shorter than it was
+                end = position + len(chunk)
+                if not chunk:
+                    raise Broken(position, expected, f"the file ends at position {end:,}, but more was written")
             found = _whole_batches_in(chunk, Place(position, expected), end, offset, max_bytes)
             if found.data or found.end.position >= end:
                 return found
             if found.end.position == position:  # one batch is larger than all that was asked for
-                max_bytes = max(max_bytes, _size_of_batch(chunk) - READ_AHEAD)
+                length = max(length, _size_of_batch(chunk))
             position, expected = found.end
         return Slice(memoryview(b""), Place(position, expected))
 
     def headers_from(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset` on; what is damaged is stepped over."""
+        while True:
+            try:
+                for header in self._undamaged_headers_from(offset):
+                    yield header
+                    offset = header.last_offset + 1
+                return
+            except Broken as broken:
+                self.quarantine(self.damage_found(broken))
+
+    def _undamaged_headers_from(self, offset: int) -> Iterator[BatchHeader]:
         start, file, end = self.locate(offset), self.file(), self.size
         if self.damage is not None and start.position <= self.damage.start.position:
             yield from _headers_between(file, start, self.damage.start.position, offset)
@@ -330,26 +395,33 @@ class Segment:
         file, size = self.file(), self.size
         try:
             before, entry = self.times.around(timestamp)
-            trusted = all(self._is_true(timed, file, size) for timed in (before, entry) if timed is not None)
+            # Up to the batch that was indexed last before this entry's, no time was large enough.
+            anchor = entry.last_offset - 1 if entry is not None else self.next_offset - 1
+            trusted = self._reaches(before, self.offsets.find(anchor), file, size) and all(
+                self._is_true(timed, file, size) for timed in (before, entry) if timed is not None
+            )
         except (struct.error, Broken):  # cut off while we looked, or damaged
             trusted = False
         if not trusted:
             logger.warning("%s: the time index is wrong at %d; reading without it", self.stem, timestamp)
             return self._behind_damage(Place(0, self.base_offset), least_offset)
-        # Up to the batch that was indexed last before this entry's, no time was large enough.
-        anchor = entry.last_offset - 1 if entry is not None else self.next_offset - 1
-        return self.locate(max(self.base_offset, anchor, least_offset))
+        return self._behind_damage(self._indexed_before(max(self.base_offset, anchor, least_offset)), least_offset)
 
     def damage_found(self, broken: Broken) -> Damage:
-        return damage_at(self.file(), broken, self.size)
+        return damage_at(self.file(), broken, self.size, self.next_offset)
 
     def _verified(self, file: File, last_offset: int, position: int, end: int) -> Place | None:
         """The place of an index entry, if what it says is so."""
-        if not 0 <= position <= end - HEADER_SIZE:
+        header = self._header_at(file, last_offset, position, end)
+        return Place(position, header.base_offset) if header is not None else None
+
+    def _header_at(self, file: File, last_offset: int, position: int, end: int) -> BatchHeader | None:
+        start = file.read(HEADER_SIZE, position) if 0 <= position <= end - HEADER_SIZE else b""
+        if len(start) < HEADER_SIZE:
             return None
-        header = parse_header(file.read(HEADER_SIZE, position))
+        header = parse_header(start)
         fits = header.magic == MAGIC and header.last_offset == last_offset and header.last_offset_delta >= 0
-        return Place(position, header.base_offset) if fits and header.base_offset >= self.base_offset else None
+        return header if fits and header.base_offset >= self.base_offset else None
 
     def _behind_damage(self, place: Place, offset: int) -> Place:
         resume = self.damage and self.damage.resume
@@ -357,7 +429,7 @@ class Segment:
 
     def _readable_end(self, start: Place, offset: int) -> int:
         damage = self.damage
-        if damage is None or start.position > damage.start.position:
+        if damage is None or (damage.resume and start.position >= damage.resume.position):
             return self.size
         if offset >= damage.start.offset:
             raise damage.error(self.path)
@@ -378,9 +450,9 @@ def checked_records(batch: bytes, position: int) -> list[Record]:
         raise Broken(position, parse_header(batch).base_offset, error.what) from error
 
 
-def damage_at(file: File, broken: Broken, end: int) -> Damage:
+def damage_at(file: File, broken: Broken, end: int, end_offset: int | None = None) -> Damage:
     """What cannot be read because of `broken`: up to the next batch that is whole."""
-    found = next_whole_batch(file, broken.position + 1, end, broken.offset)
+    found = next_whole_batch(file, broken.position + 1, end, broken.offset, end_offset)
     resume = Place(found[0], found[1].base_offset) if found else None
     return Damage(Place(broken.position, broken.offset), resume, broken.reason)
 
@@ -388,29 +460,26 @@ def damage_at(file: File, broken: Broken, end: int) -> Damage:
 def _whole_batches_in(chunk: bytes, start: Place, end: int, offset: int, max_bytes: int) -> Slice:
     """Those of the chunk's batches that are whole, from the one that holds `offset`, at most `max_bytes` but one."""
     position, expected = 0, start.offset
-    first: int | None = None
-    unpack = SHORT_HEADER.unpack_from
+    first = -1
+    stop = len(chunk)
     last_header = len(chunk) - HEADER_SIZE
+    unpack = STEP.unpack_from
     while position <= last_header:
-        base, length, _, magic, _, _, delta = unpack(chunk, position)
-        after = position + length + LENGTH_PREFIX
-        if magic != MAGIC or base != expected or delta < 0 or after < position + HEADER_SIZE:
+        base, length, magic, delta = unpack(chunk, position)
+        if base != expected or magic != MAGIC or length < SHORTEST or delta < 0:
             raise Broken(start.position + position, expected, f"no batch with base offset {expected} stands there")
-        if start.position + after > end:
-            raise Broken(start.position + position, expected, f"a batch of {after - position} bytes crosses the end")
-        if after > len(chunk):
+        after = position + length + LENGTH_PREFIX
+        if after > stop:
             break
-        if first is None:
-            if base + delta >= offset:
-                first = position
-        elif after - first > max_bytes:
-            break
-        position = after
         expected = base + delta + 1
-    else:
-        if start.position + len(chunk) >= end and position < len(chunk):
-            raise Broken(start.position + position, expected, f"{len(chunk) - position} bytes are no batch")
-    data = memoryview(chunk)[first:position] if first is not None else memoryview(b"")
+        if first < 0 and expected > offset:
+            first = position
+            stop = min(stop, max(after, first + max_bytes))
+        position = after
+    at_end = start.position + len(chunk) >= end
+    if at_end and position < len(chunk) and (position > last_header or after > len(chunk)):
+        raise Broken(start.position + position, expected, f"{len(chunk) - position} bytes are no whole batch")
+    data = memoryview(chunk)[first:position] if first >= 0 else memoryview(b"")
     return Slice(data, Place(start.position + position, expected))
 
 

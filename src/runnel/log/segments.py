@@ -44,12 +44,14 @@ class Segments:
         for number in range(_number_of(segments, offset), len(segments)):
             yield _loaded(segments, number)
 
-    def holding(self, offset: int) -> tuple[Segment, int | None]:
-        """The segment that holds the offset, loaded, and the base offset of the one after it."""
+    def holding(self, offset: int) -> Segment:
+        """The segment that holds the offset, loaded."""
         segments = self._all
-        number = _number_of(segments, offset)
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        return _loaded(segments, number), following
+        return _loaded(segments, _number_of(segments, offset))
+
+    def base_after(self, segment: Segment) -> int | None:
+        """The base offset of the one that follows."""
+        return next((base for base in self.base_offsets if base > segment.base_offset), None)
 
     def add(self, segment: Segment) -> None:
         """A new active segment, in place of the old one if that has the same base offset."""

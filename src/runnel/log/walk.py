@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from runnel.errors import CorruptBatch
 from runnel.files import File
 from runnel.records import HEADER_SIZE, BatchHeader, parse_header, validate
-from runnel.records.batch import LENGTH_PREFIX, MAGIC
+from runnel.records.batch import LENGTH_PREFIX, MAGIC, validate_body
+from runnel.settings import INT32_MAX
 
 HEADERS_CHUNK = 64 * 1024
 BATCHES_CHUNK = 1024 * 1024
+LARGE = 4 * 1024
 
 
 class Broken(Exception):
@@ -31,9 +33,10 @@ class Broken(Exception):
 def headers(file: File, position: int, end: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch from `position`, whose base offset should be `offset`."""
     chunk, start = b"", position
+    length = HEADERS_CHUNK
     while position < end:
         if position + HEADER_SIZE > start + len(chunk):
-            chunk, start = file.read(min(HEADERS_CHUNK, end - position), position), position
+            chunk, start = file.read(min(length, end - position), position), position
         try:
             header = parse_header(chunk, position - start)
         except CorruptBatch as error:
@@ -42,6 +45,7 @@ def headers(file: File, position: int, end: int, offset: int) -> Iterator[tuple[
         yield position, header
         position += header.size
         offset = header.last_offset + 1
+        length = HEADERS_CHUNK if header.size < LARGE else HEADER_SIZE  # read what is stepped over, or leave it out
 
 
 def whole_batches(file: File, position: int, end: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -56,7 +60,7 @@ def whole_batches(file: File, position: int, end: int, offset: int) -> Iterator[
             if position + header.size > start + len(chunk):
                 length = max(BATCHES_CHUNK, header.size)
                 chunk, start = file.read(min(length, end - position), position), position
-            validate(chunk, position - start)
+            validate_body(chunk, position - start, header)
         except CorruptBatch as error:
             raise Broken(position, offset, error.what) from error
         yield position, header
@@ -64,31 +68,46 @@ def whole_batches(file: File, position: int, end: int, offset: int) -> Iterator[
         offset = header.last_offset + 1
 
 
-def next_whole_batch(file: File, position: int, end: int, offset: int) -> tuple[int, BatchHeader] | None:
+def next_whole_batch(
+    file: File, position: int, end: int, offset: int, end_offset: int | None = None
+) -> tuple[int, BatchHeader] | None:
     """The first batch at or after `position` that is whole and holds no offset before `offset`: where to go on behind
-    a damage."""
+    a damage. `end_offset`, if it is known, is the offset after the last batch.
+
+    The checksum does not cover a batch's offset, so what follows has to confirm it: the next batch, or `end_offset`.
+    """
     magic = bytes([MAGIC])
+    end = min(end, file.size())
     while position + HEADER_SIZE <= end:
         chunk = file.read(min(BATCHES_CHUNK, end - position), position)
         found = chunk.find(magic, 16)
         while found >= 0:
             start = position + found - 16
-            header = _whole_batch_at(file, start, end)
-            if header is not None and header.base_offset >= offset:
+            header = _whole_batch_at(file, start, end, offset)
+            if header is not None and _is_confirmed(file, start, header, end, end_offset):
                 return start, header
             found = chunk.find(magic, found + 1)
         position += max(1, len(chunk) - 16)
     return None
 
 
-def _whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
+def _whole_batch_at(file: File, position: int, end: int, offset: int) -> BatchHeader | None:
     try:
         header = parse_header(file.read(HEADER_SIZE, position))
         if header.magic != MAGIC or not HEADER_SIZE <= header.size <= end - position:
             return None
+        if not 0 <= header.base_offset - offset <= INT32_MAX:  # before the checksum: garbage may claim many bytes
+            return None
         return validate(file.read(header.size, position))
     except CorruptBatch:
         return None
+
+
+def _is_confirmed(file: File, position: int, header: BatchHeader, end: int, end_offset: int | None) -> bool:
+    after = position + header.size
+    if header.last_offset + 1 == end_offset or after + HEADER_SIZE > end:
+        return end_offset in (None, header.last_offset + 1)
+    return parse_header(file.read(HEADER_SIZE, after)).base_offset == header.last_offset + 1
 
 
 def refuse_implausible(header: BatchHeader, position: int, end: int, offset: int) -> None:

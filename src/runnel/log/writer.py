@@ -120,7 +120,7 @@ class Writer:
         base, epoch = self.next_offset, self.leader_epoch
         placed = BatchHeader(base, header.length, epoch, *header[3:])
         if header.producer_id != NO_PRODUCER_ID:
-            self.producers.replay(placed)
+            self.producers.replay(placed, self._home.clock.now())
         self.next_offset = base + header.last_offset_delta + 1
         appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
         return Append(placed, place(batch, base, epoch), appended)
@@ -156,9 +156,10 @@ class Writer:
         run, self._run = self._run, []
         segment = self.segments.active
         written = [append for append in run if append.data is not None]
+        now = self._home.clock.now()
         for append in written:
             segment.note(append.header, append.position)
-            self.written_producers.replay(append.header)
+            self.written_producers.replay(append.header, now)
         if synced:
             self._note_synced()
         if written:

@@ -119,7 +119,11 @@ def validate(data: Buffer, position: int = 0) -> BatchHeader:
 
     Everything but the records themselves is checked: `records_of` checks those.
     """
-    header = parse_header(data, position)
+    return validate_body(data, position, parse_header(data, position))
+
+
+def validate_body(data: Buffer, position: int, header: BatchHeader) -> BatchHeader:
+    """The same for a header that was parsed already."""
     if header.magic != MAGIC:
         raise CorruptBatch(f"batch of format {header.magic}, only format {MAGIC} is known")
     if header.length < HEADER_SIZE - LENGTH_PREFIX:

@@ -76,10 +76,10 @@ class DirectoryCheck:
         try:
             meta = json.loads(read_file(self._files, path))
             format_version, epoch = meta["format"], meta["epoch"]
-            if type(format_version) is not int or type(epoch) is not int or epoch < 0:
-                raise ValueError("format and epoch are no numbers")
+            if type(format_version) is not int or type(epoch) is not int or format_version < 1 or epoch < 0:
+                raise ValueError(f"format {format_version!r}, epoch {epoch!r}")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            self._report.problem(path, f"it is not what the log writes: {error!r}", position=0)
+            self._report.problem(path, f"it is not what the log writes: {error}", position=0)
             return None
         except OSError as error:
             self._report.problem(path, f"it cannot be read: {error.strerror}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from runnel.files import Files, read_file
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
@@ -144,16 +145,13 @@ class PartitionCheck:
     def _note_strangers(self, names: list[str]) -> list[int]:
         """The base offsets of the segments, without those of an interrupted deletion."""
         bases = [int(name[:20]) for name in names if re.fullmatch(rf"[0-9]{{20}}\{LOG_SUFFIX}", name)]
-        kept = [base for base, after in zip(bases, [*bases[1:], None], strict=True) if self._is_kept(after)]
+        kept = [base for base, after in pairwise(bases) if after > self._start_offset] + bases[-1:]
         stems = {f"{base:020d}" for base in kept}
         for name in names:
             what = _what_is_strange(name, stems)
             if what:
                 self._report.note(f"{self._directory}/{name}", what)
         return kept
-
-    def _is_kept(self, next_base: int | None) -> bool:
-        return next_base is None or next_base > self._start_offset
 
 
 def _what_is_strange(name: str, stems: set[str]) -> str:

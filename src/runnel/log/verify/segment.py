@@ -175,7 +175,7 @@ class SegmentCheck:
         """The last segment has its indexes from the first checkpoint on: until then they count as empty."""
         missing = self._place.limit is not None and not self._files.exists(self._place.stem + suffix)
         if missing:
-            self._report.problem(self._place.stem + suffix, "it is missing")
+            self._report.note(self._place.stem + suffix, "it is missing, and is made anew when the segment is read")
         return not missing
 
     def _report_indexes(self) -> None:

@@ -1,0 +1,126 @@
+"""The command line as a whole: exit codes, and no traceback whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runnel import __version__, cli
+from runnel.cli.rows import as_time, printable
+from runnel.errors import RunnelError
+from runnel.records import Record, build_batch
+
+RUNNEL = [sys.executable, "-c", "from runnel.cli import main; main()"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUNNEL, *arguments], capture_output=True, text=True, check=False)
+
+
+def exit_code_of(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> object:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_the_version_is_printed():
+    result = run("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"runnel {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["log", "dump"], ["log", "verify", "--nonsense", "."], ["log", "dump", "x.log", "--limit", "0"]],
+)
+def test_wrong_usage_exits_with_2_and_points_to_the_help(arguments):
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--help" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_of_ours_is_told_with_its_hint(monkeypatch, capsys):
+    assert exit_code_of(monkeypatch, RunnelError("the kettle is empty", hint="fill it")) == 1
+    assert capsys.readouterr() == ("", "error: the kettle is empty\nhint: fill it\n")
+
+
+def test_an_error_without_a_hint_is_one_line(monkeypatch, capsys):
+    assert exit_code_of(monkeypatch, RunnelError("the kettle is empty")) == 1
+    assert capsys.readouterr().err == "error: the kettle is empty\n"
+
+
+def test_an_error_of_the_disk_is_told(monkeypatch, capsys):
+    assert exit_code_of(monkeypatch, OSError(5, "Input/output error", "x.log")) == 1
+    assert capsys.readouterr().err == "error: [Errno 5] Input/output error: 'x.log'\n"
+
+
+def test_an_interrupt_exits_with_130(monkeypatch, capsys):
+    assert exit_code_of(monkeypatch, KeyboardInterrupt()) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def large_segment(path: Path) -> Path:
+    path.write_bytes(b"".join(build_batch([Record(b"x" * 1000)], base_offset=number) for number in range(2_000)))
+    return path
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
+    segment = large_segment(tmp_path / "00000000000000000000.log")
+    process = subprocess.Popen([*RUNNEL, "log", "dump", str(segment)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 1
+
+
+def test_ctrl_c_exits_with_130_and_says_nothing(tmp_path):
+    segment = large_segment(tmp_path / "00000000000000000000.log")
+    process = subprocess.Popen([*RUNNEL, "log", "dump", str(segment)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # it is at work, and waits for us to read on
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert (process.returncode, error) == (130, b"")
+
+
+def test_a_stream_that_cannot_show_a_character_escapes_it(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record("Tee für zwei ☕".encode())]))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [*RUNNEL, "log", "dump", str(path)]
+    result = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert result.returncode == 0
+    assert rb'value "Tee f\xfcr zwei \u2615"' in result.stdout
+
+
+def test_the_help_names_every_noun():
+    assert "log  Look into the files of a log." in run("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "-1"),
+        (2**63 - 1, "9223372036854775807"),
+    ],
+)
+def test_times_are_shown_as_people_read_them(milliseconds, text):
+    assert as_time(milliseconds) == text
+
+
+def test_what_does_not_print_is_escaped():
+    assert printable("a\x1bb\u202ec\udc80 ü") == "a\\x1bb\\u202ec\\udc80 ü"
