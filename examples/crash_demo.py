@@ -8,12 +8,15 @@ compares it with all that was reported, and writes on. `killed_writer.py` is the
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import random
+import re
 import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from killed_writer import PARTITIONS, PRODUCERS, History, Restart, WriterProcess, reopen
 from rich import box
@@ -149,6 +152,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Kill a writer again and again, and count what was kept.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how many kills (default: {ROUNDS})")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--picture", metavar="FILE", help="keep what is shown as an SVG picture")
     return parser.parse_args()
 
 
@@ -166,7 +170,18 @@ def main() -> int:
         return 1
     console.print(summary(demo))
     shutil.rmtree(folder)
+    if options.picture:
+        keep_picture(options.picture, introduction(options, folder), demo.table(), summary(demo))
     return 0
+
+
+def keep_picture(path: str, *shown: str | Table) -> None:
+    console = Console(highlight=False, record=True, file=io.StringIO(), width=84)
+    for part in shown:
+        console.print(part)
+    picture = console.export_svg(title="make demo")
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # the reader's own font will do
+    Path(path).write_text(picture)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def _(row: BatchRow) -> list[str]:
         f"offset {header.base_offset} to {header.last_offset}",
         f"position {row.position}",
         f"{header.size} bytes",
-        f"{header.count} records",
+        f"{header.count} {'record' if header.count == 1 else 'records'}",
         f"{as_time(header.max_timestamp)}{' (append time)' if header.is_append_time else ''}",
         f"leader epoch {header.leader_epoch}",
     ]

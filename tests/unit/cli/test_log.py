@@ -4,39 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from runnel.cli import main
 from runnel.records import TRANSACTIONAL, Codec, Producer, Record, build_batch, with_append_time
 from tests.unit.log.data_directory import AUDIT, ORDERS, clean_directory, cut, filled, flip, segments_of
 
 KINDS = ".log, .index, .timeindex, .snapshot, -offset-checkpoint, leader-epoch-checkpoint, synced-offsets"
-
-
-class Result(NamedTuple):
-    code: object
-    out: str
-    err: str
-
-
-Runnel = Callable[..., Result]
-
-
-@pytest.fixture
-def runnel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runnel:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-
-    def run(*arguments: object) -> Result:
-        monkeypatch.setattr("sys.argv", ["runnel", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Result(ended.value.code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -77,7 +52,7 @@ def test_verify_shows_each_problem_on_one_line_with_file_position_and_offset(run
     flip(segment, 15)
     (directory / "runnel-log.json.tmp").touch()
     result = runnel("log", "verify", directory)
-    header, note, problem, empty, summary = result.out.splitlines()
+    header, note, problem, empty, summary = (line.rstrip() for line in result.out.splitlines())
     assert header.split() == ["severity", "file", "position", "offset", "what"]
     assert note.split(maxsplit=2) == [
         "note", "runnel-log.json.tmp", "left over from an interrupted write; it is harmless",
@@ -151,16 +126,16 @@ def test_a_file_name_cannot_command_the_terminal(runnel, directory):
 
 def test_dump_shows_batches_and_their_records(runnel, segment):
     result = runnel("log", "dump", segment)
-    size, raw = 96, result.out.splitlines()[3].split("  ")[2]
+    size, raw = 100, result.out.splitlines()[3].split("  ")[2]
     assert result.out.splitlines() == [
         f"offset 10 to 11  position 0  {size} bytes  2 records  2023-11-14T22:13:20.123Z  leader epoch 2"
         "  producer 7 epoch 1 sequence 5",
         '    10  2023-11-14T22:13:20.123Z  key "k"  value "grüner Tee\\n"',
         '    11  -1  key none  value none  header "h" "1"  header "n" none',
-        f"offset 12 to 12  position {size}  {raw}  1 records  1970-01-01T00:00:00.000Z  leader epoch 2"
+        f"offset 12 to 12  position {size}  {raw}  1 record  1970-01-01T00:00:00.000Z  leader epoch 2"
         "  zstd  transactional",
         "    12  1970-01-01T00:00:00.000Z  key hex 1b5b33316d  value hex ff00",
-        f"offset 13 to 13  position {segment.stat().st_size - 68}  68 bytes  1 records"
+        f"offset 13 to 13  position {segment.stat().st_size - 68}  68 bytes  1 record"
         "  2023-11-14T22:13:20.000Z (append time)  leader epoch 3",
         '    13  2023-11-14T22:13:20.000Z  key none  value ""',
     ]
@@ -212,11 +187,11 @@ def test_dump_shows_every_other_kind_of_file(runnel, directory):
 
 
 def test_dump_prints_what_stands_before_the_damage_and_names_it(runnel, segment):
-    flip(segment, 96 + 16)
+    flip(segment, 100 + 16)
     result = runnel("log", "dump", segment)
     assert len(result.out.splitlines()) == 3
     assert result.err == (
-        f"error: {segment} is damaged at position 96: batch of format 3, only format 2 is known\n"
+        f"error: {segment} is damaged at position 100: batch of format 3, only format 2 is known\n"
         "hint: what stands before it is whole\n"
     )
     assert result.code == 1

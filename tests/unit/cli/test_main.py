@@ -18,10 +18,6 @@ from runnel.records import Record, build_batch
 RUNNEL = [sys.executable, "-c", "from runnel.cli import main; main()"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUNNEL, *arguments], capture_output=True, text=True, check=False)
-
-
 def exit_code_of(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> object:
     def fail(**_: object) -> None:
         raise error
@@ -32,9 +28,8 @@ def exit_code_of(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> objec
     return ended.value.code
 
 
-def test_the_version_is_printed():
-    result = run("--version")
-    assert (result.returncode, result.stdout, result.stderr) == (0, f"runnel {__version__}\n", "")
+def test_the_version_is_printed(runnel):
+    assert runnel("--version") == (0, f"runnel {__version__}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -105,8 +100,8 @@ def test_a_stream_that_cannot_show_a_character_escapes_it(tmp_path):
     assert rb'value "Tee f\xfcr zwei \u2615"' in result.stdout
 
 
-def test_the_help_names_every_noun():
-    assert "log  Look into the files of a log." in run("--help").stdout
+def test_the_help_names_every_noun(runnel):
+    assert "log  Look into the files of a log." in runnel("--help").out
 
 
 @pytest.mark.parametrize(
