@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from random import Random
 
@@ -21,8 +23,9 @@ from runnel.errors import (
     Transient,
 )
 from runnel.files import DISK, Files, read_file
-from runnel.log import Log, LogSettings, TopicSettings, open_log
+from runnel.log import Append, Log, LogSettings, TopicSettings, open_log
 from runnel.log.journal import PartitionJournal
+from runnel.records import Record, build_batch
 from runnel.replay import Decision, Entry, JournaledState, SnapshotFile
 from runnel.settings import TimestampType
 from runnel.testing import FaultyFiles, StoppedClock
@@ -273,23 +276,28 @@ def test_a_rebuilt_state_has_the_decisions_that_are_on_their_way(bench: Bench) -
 
 
 def test_a_decision_that_is_too_large_is_refused_before_it_changes_anything(bench: Bench) -> None:
-    futures = bench.submit(put("left", "a jar"), put("left", "a" * 2_000_000), look("left"))
-    bench.log.commit()
+    replayed: list[int] = []
+    shelf: JournaledState[Shelf] = JournaledState(
+        PartitionJournal(bench.partition), dict, lambda _, entry: replayed.append(entry.timestamp)
+    )
 
-    assert outcomes(futures) == ["nothing", BatchTooLarge.__name__, "a jar"]
+    (future,) = [shelf.submit(put("left", "a" * 2_000_000))]
+
+    assert outcomes([future]) == [BatchTooLarge.__name__]
+    assert replayed == []
 
 
-def test_a_decision_whose_size_is_just_allowed_is_taken(bench: Bench) -> None:
-    limit = bench.partition.settings.max_message_bytes
-    sizes = range(limit - 100, limit, 10)
+def test_a_decision_may_be_as_large_as_the_partition_allows() -> None:
+    limit = 1_000
+    bench = Bench()
+    bench.partition.settings = TopicSettings(max_message_bytes=limit)
+    sizes = range(limit - 120, limit)
 
     futures = bench.submit(*(put("left", "a" * size) for size in sizes))
     bench.log.commit()
 
-    errors = [future.exception(0) for future in futures]
-    assert errors[0] is None
-    assert isinstance(errors[-1], BatchTooLarge)
-    assert bench.partition.end_offset == errors.count(None)
+    batches = [build_batch([Record(b"a" * size, b"left", TIME)]) for size in sizes]
+    assert [future.exception(0) is None for future in futures] == [len(batch) <= limit for batch in batches]
 
 
 def test_an_append_that_is_refused_late_leaves_nothing_in_the_state(bench: Bench) -> None:
@@ -378,22 +386,63 @@ def test_while_the_journal_cannot_be_read_each_decision_gets_a_transient_error()
     assert bench.answers(put("left", "a cup")) == ["a jar"]
 
 
-def test_a_loss_that_is_known_before_the_decision_is_made_is_noticed(bench: Bench) -> None:
-    """The round may end before the one who submitted asks for its outcome."""
+class HurriedJournal(PartitionJournal):
+    """The round may end before the one who submitted asks for its outcome: here it does when `hurry` is set."""
 
-    class Hurried(PartitionJournal):
-        def append(self, entries):  # type: ignore[no-untyped-def]
-            append = super().append(entries)
-            bench.log.commit()
-            return append
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.partition)
+        self._bench = bench
+        self.hurry = False
 
-    shelf: JournaledState[Shelf] = JournaledState(Hurried(bench.partition), dict, replay)
-    assert shelf.submit(put("left", "a jar")).result(0) == "nothing"
+    def append(self, entries: Sequence[Entry]) -> Append:
+        append = super().append(entries)
+        if self.hurry:
+            self._bench.log.commit()
+        return append
+
+
+@pytest.fixture
+def hurried(bench: Bench) -> HurriedJournal:
+    journal = HurriedJournal(bench)
+    bench.shelf = JournaledState(journal, dict, replay)
+    return journal
+
+
+def test_a_loss_that_is_known_before_the_decision_is_made_is_noticed(bench: Bench, hurried: HurriedJournal) -> None:
+    bench.answers(put("left", "a jar"))
+    hurried.hurry = True
     bench.files.fail("sync")
 
-    assert outcomes([shelf.submit(put("left", "a cup"))]) == [PartitionFailed.__name__]
+    assert outcomes(bench.submit(put("left", "a cup"))) == [PartitionFailed.__name__]
     assert bench.partition.heal()
-    assert shelf.submit(look("left")).result(0) == "a jar"
+    assert bench.content() == {"left": "a jar"}
+
+
+def test_a_callback_may_submit_also_if_the_answer_is_known_inside_of_another_decision(
+    bench: Bench, hurried: HurriedJournal
+) -> None:
+    more: list[Future[str]] = []
+    (first,) = bench.submit(put("left", "a jar"))
+    first.add_done_callback(lambda _: more.extend(bench.submit(look("left"))))
+    hurried.hurry = True
+
+    (second,) = bench.submit(put("left", "a cup"))
+
+    assert outcomes([first, second, *more]) == ["nothing", "a jar", "a cup"]
+
+
+def test_a_state_is_rebuilt_without_lost_decisions_that_are_not_answered_yet(
+    bench: Bench, hurried: HurriedJournal
+) -> None:
+    more: list[Future[str]] = []
+    (first,) = bench.submit(put("left", "a jar"))
+    first.add_done_callback(lambda _: bench.partition.heal() and more.extend(bench.submit(look("left"))))
+    hurried.hurry = True
+    bench.files.fail("sync")
+
+    (second,) = bench.submit(put("left", "a cup"))
+
+    assert outcomes([first, second, *more]) == ["PartitionFailed", "PartitionFailed", "nothing"]
 
 
 def test_a_closed_log_is_told(bench: Bench) -> None:
@@ -613,6 +662,21 @@ def test_a_callback_that_raises_keeps_no_answer_from_others(bench: Bench) -> Non
     assert outcomes(futures) == ["nothing", "a jar"]
 
 
+def test_an_answer_waits_until_the_one_before_it_is_given(bench: Bench) -> None:
+    giving, go_on = threading.Event(), threading.Event()
+    (first,) = bench.submit(put("left", "a jar"))
+    first.add_done_callback(lambda _: giving.set() or go_on.wait())
+    with ThreadPoolExecutor(1) as committer:
+        committer.submit(bench.log.commit)
+        giving.wait()
+        (second,) = bench.submit(look("left"))
+        early = second.done()
+        go_on.set()
+
+    assert not early
+    assert second.result(0) == "a jar"
+
+
 def count(state: dict[str, int], entry: Entry) -> None:
     state["count"] = state.get("count", 0) + 1
 
@@ -674,3 +738,46 @@ def test_answers_are_in_order_whichever_thread_gives_them(tmp_path) -> None:  # 
         run_together(*(partial(work, order) for order in orders))
 
     assert orders == [list(range(300))] * 4
+
+
+def persist(action: Callable[[], int]) -> int:
+    while True:
+        with suppress(Transient):
+            return action()
+
+
+def test_threads_folds_and_a_disk_that_fails_again_and_again_get_along() -> None:
+    acknowledged: list[int] = []
+    files = FaultyFiles()
+    clock = StoppedClock()
+    done = threading.Event()
+
+    def counter(log: Log, files: Files) -> JournaledState[dict[str, int]]:
+        snapshot = SnapshotFile(SNAPSHOT, lambda state: json.dumps(state).encode(), json.loads, files)
+        return JournaledState(PartitionJournal(log.partition("count")), dict, count, snapshot)
+
+    def work(state: JournaledState[dict[str, int]]) -> None:
+        for number in range(50):
+            acknowledged.append(persist(lambda number=number: state.run(step(number))))
+            persist(lambda: state.read(len))
+
+    def disturb(log: Log, state: JournaledState[dict[str, int]]) -> None:
+        while not done.is_set():
+            files.fail("sync", path_part=".log", after=10)
+            persist(lambda: state.fold(trim=True))
+            clock.advance(10_000)
+            log.maintain()
+
+    with open_log("/data", files=files, clock=clock) as log:
+        state = counter(log, files)
+        with ThreadPoolExecutor(1) as other:
+            disturbed = other.submit(disturb, log, state)
+            run_together(*[partial(work, state)] * 4)
+            done.set()
+            disturbed.result()
+        total = persist(lambda: state.read(lambda state: state["count"]))
+    left = files.kill()
+    with open_log("/data", files=left, clock=clock) as log:
+        assert counter(log, left).read(lambda state: state["count"]) == total
+    assert len(set(acknowledged)) == 4 * 50
+    assert max(acknowledged) < total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 
 from rich.console import Console
@@ -22,7 +23,7 @@ def print_json(report: Report) -> None:
 
 def print_report(report: Report) -> None:
     console = Console(highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
+    if not sys.stdout.isatty():
         console.width = WIDE
     if report.problems:
         console.print(_table(report))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 from runnel.errors import RunnelError
 from runnel.records import BatchHeader
+
+logger = logging.getLogger(__name__)
 
 _waiting = threading.Lock()  # guards the rare moments in which somebody waits for an append
 
@@ -71,4 +74,7 @@ class Append:
             if self._event is not None:
                 self._event.set()
         for callback in callbacks or ():
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # others wait for their answers behind it
+                logger.exception("a callback of an append failed")

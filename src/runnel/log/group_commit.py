@@ -64,6 +64,7 @@ class GroupCommit:
             yield
 
     def close(self) -> None:
+        self._background = False  # no other thread begins, as for the deadlines of relaxed topics
         if self._thread is not None:
             self._wake.put(False)
             self._thread.join()

@@ -194,6 +194,8 @@ def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, s
             if damage.resume is None:
                 break
             place = damage.resume
+    if active.damage is not None:  # what is indexed may stand behind it
+        active.note_all(file, file.size(), None, synced_offset or None)
     if active.next_offset < synced_offset and not active.lost_its_end:
         active.quarantine(_missing(active, synced_offset))
     file.sync()  # what the process wrote last may be in memory only, and readers will see it

@@ -158,19 +158,22 @@ class Segment:
         file = self.file()
         end = file.size()
         self.damage = self._known_damage(file, end)
-        while True:
-            self.reset()
-            try:
-                self._load_around(file, end, limit)
-                break
-            except Broken as broken:
-                self.quarantine(damage_at(file, broken, end, limit if limit is not None else synced_offset))
+        self.note_all(file, end, limit, synced_offset)
         if limit is not None and self.next_offset < limit and not self.lost_its_end:
             self.quarantine(Damage(Place(self.size, self.next_offset), None, f"it ends before offset {limit}"))
         if limit is not None and not self.indexes_are_saved:
             with contextlib.suppress(OSError):  # they are good enough in memory
                 self.seal()
         self.loaded = True
+
+    def note_all(self, file: File, end: int, limit: int | None, synced_offset: int | None) -> None:
+        """Note every batch but those that are damaged, and those that the indexes know already."""
+        while True:
+            self.reset()
+            try:
+                return self._load_around(file, end, limit)
+            except Broken as broken:
+                self.quarantine(damage_at(file, broken, end, limit if limit is not None else synced_offset))
 
     def forget_indexes(self) -> None:
         self.offsets.entries.cut(0)

@@ -169,9 +169,15 @@ class Writer:
                 [append.data for append in written if append.data is not None],
                 [append.header.last_offset + 1 for append in written],
             )
-            for callback in tuple(self.watchers):
-                callback()
+            self._tell_watchers()
         return run
+
+    def _tell_watchers(self) -> None:
+        for callback in tuple(self.watchers):
+            try:
+                callback()
+            except Exception:  # it must not pass for a failure of the disk
+                logger.exception("a watcher of partition %s failed", self.name)
 
     def _write_run(self) -> None:
         written = [append for append in self._run if append.data is not None]
@@ -342,8 +348,7 @@ class Writer:
             lost, self._pending = self._pending, []
         for append in lost:
             append.answer(Closed(f"partition {self.name}"))
-        for callback in tuple(self.watchers):
-            callback()
+        self._tell_watchers()
 
     def close(self) -> None:
         """Stop, with a last checkpoint unless the disk is ill."""

@@ -95,7 +95,9 @@ def origin(stop: str, ordered: bool) -> Origin:
         active = sorted(name for name in files.list(f"{DATA}/orders-0") if name.endswith(".log"))[-1]
         file = files.open(f"{DATA}/orders-0/{active}")
         file.write([build_batch([Record(b"torn" * 50)], base_offset=10**6)[:130]], file.size())
-    starts = {topic: log.partition(topic).start_offset if stop != "clean" else 7 * (topic == "orders") for topic in TOPICS}
+    starts = {
+        topic: log.partition(topic).start_offset if stop != "clean" else 7 * (topic == "orders") for topic in TOPICS
+    }
     return Origin(contents_of(files.kill()), records, starts, ordered, stop == "clean")
 
 
@@ -164,7 +166,10 @@ def cut_between(content: bytes, chance: random.Random) -> bytes:
     try:
         ends = [position for position, _ in batches_of(content)]
     except RunnelError:
-        ends = [*range(0, len(content), chance.choice([8, 12])), *(found.end() for found in re.finditer(b"\n", content))]
+        ends = [
+            *range(0, len(content), chance.choice([8, 12])),
+            *(found.end() for found in re.finditer(b"\n", content)),
+        ]
     return content[: chance.choice(ends or [0])]
 
 
@@ -390,7 +395,9 @@ def check_times(
     except DamagedLog:
         return
     if strict:
-        expected = [record for record in readable.values() if record.timestamp == max(r.timestamp for r in readable.values())]
+        expected = [
+            record for record in readable.values() if record.timestamp == max(r.timestamp for r in readable.values())
+        ]
         assert largest == (expected[0] if expected else None)
 
 
@@ -406,7 +413,9 @@ def check_that_it_goes_on(partition: Partition, clock: StoppedClock) -> dict[int
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["times in order", "times out of order"])
 @pytest.mark.parametrize("stop", ["clean", "killed", "torn"])
-def test_mutated_files_never_lose_or_change_a_record_in_silence(stop: str, ordered: bool, seed: int, rounds: int) -> None:
+def test_mutated_files_never_lose_or_change_a_record_in_silence(
+    stop: str, ordered: bool, seed: int, rounds: int
+) -> None:
     source = origin(stop, ordered)
     for number in range(rounds):
         chance = random.Random(f"{seed} {number} {stop}")

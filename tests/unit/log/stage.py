@@ -74,9 +74,7 @@ def flip(path: Path | str, position: int) -> None:
         file.write(bytes([byte ^ 0xFF]))
 
 
-def batch(
-    *values: bytes, timestamp: int = NO_TIMESTAMP, producer: Producer = Producer(), attributes: int = 0
-) -> bytes:
+def batch(*values: bytes, timestamp: int = NO_TIMESTAMP, producer: Producer = Producer(), attributes: int = 0) -> bytes:
     """A batch of records with these values."""
     return build_batch([Record(value, None, timestamp) for value in values], producer=producer, attributes=attributes)
 

@@ -136,6 +136,19 @@ def test_a_directory_in_use_is_read_on_demand_and_the_report_says_so(tmp_path):
     ]
 
 
+def test_a_lock_that_cannot_be_taken_is_told(directory):
+    (directory / ".lock").unlink()
+    (directory / ".lock").mkdir()
+    with pytest.raises(UnusableDirectory, match="its lock cannot be taken: Is a directory"):
+        verify(directory)
+
+
+def test_a_directory_without_a_lock_file_gets_none(directory):
+    (directory / ".lock").unlink()
+    assert verify(directory).is_well
+    assert not (directory / ".lock").exists()
+
+
 def test_the_lock_is_given_back(directory):
     verify(directory)
     opened(directory).close()
@@ -238,6 +251,14 @@ def test_a_segment_that_is_gone_is_found(directory, number, what):
     following = int(segments[number + 1].stem) if number >= 0 else ORDERS_END
     expected = what.format(last=int(segment.stem) - 1, next=following)
     assert expected in [found.what for found in problems(directory)]
+
+
+def test_a_segment_that_cannot_be_opened_is_found(directory):
+    segment = segments_of(directory / ORDERS)[1]
+    segment.unlink()
+    segment.symlink_to("nowhere")
+    what = "it cannot be read: No such file or directory"
+    assert (name(segment), None, int(segment.stem), what) in problems(directory)
 
 
 def test_a_partition_without_any_segment_is_found(directory):

@@ -28,7 +28,7 @@ from tests.unit.log.data_directory import (
     segments_of,
 )
 
-ROUNDS_PER_ROUND = 4
+ROUNDS_PER_ROUND = 2
 SHOWN = (".log", ".index", ".timeindex", ".snapshot", "checkpoint", "synced-offsets")
 
 # --- mutations of one file's content

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runnel.errors import UnusableDirectory
+from runnel.errors import DamagedLog, UnusableDirectory
 from runnel.files import DISK
+from runnel.log import TopicSettings
 from runnel.log.damage import Damage, write_damage
 from runnel.log.dump.segments import INDEX_ENTRY, TIME_INDEX_ENTRY
 from runnel.log.place import Place
 from runnel.log.verify import Severity, verify
-from runnel.records import parse_header
+from runnel.records import Record, build_batch, parse_header
 from tests.unit.log.data_directory import (
     AUDIT,
     NOW,
@@ -148,11 +149,27 @@ def test_index_entries_after_the_recovery_point_of_an_unclean_stop_are_notes(kil
     assert problems(killed) == []
 
 
-def test_index_entries_before_the_recovery_point_of_an_unclean_stop_are_problems(directory):
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_index_entries_before_the_recovery_point_of_an_unclean_stop_are_problems(directory, suffix):
+    with opened(directory) as log:
+        bills = log.partition("bills", 0, TopicSettings(index_interval_bytes=100))
+        for number in range(12):
+            bills.submit(build_batch([Record(b"bill", None, NOW + number)]))
+        log.commit()
+    (directory / ".clean").unlink()
+    index = directory / "bills-0" / f"00000000000000000000{suffix}"
+    assert verify(directory).problems == []
+    flip(index, 7)
+    (found,) = problems(directory)
+    assert found[:2] == (f"bills-0/{index.name}", 0)
+
+
+def test_an_empty_time_index_of_an_unclean_stop_is_a_note_because_it_is_noticed(directory):
     (directory / ".clean").unlink()
     index = index_of(directory, ".timeindex", -1)
     cut(index, 0)
-    assert [found.path for found in problems(directory)] == [f"{ORDERS}/{index.name}"]
+    assert [note.path for note in notes(directory)] == [f"{ORDERS}/{index.name}"]
+    assert verify(directory).is_well
 
 
 # --- snapshots
@@ -210,9 +227,10 @@ def test_leader_epochs_that_do_not_agree_with_the_batches_are_found_in_each_segm
     assert found[-1].what == "leader epoch 1 is in use, but the data directory is at epoch 0"
 
 
-def test_leader_epochs_that_are_missing_are_found(directory):
+def test_leader_epochs_that_are_missing_are_a_note_because_they_are_made_anew(directory):
     (directory / EPOCHS).unlink()
-    assert problems(directory) == [(EPOCHS, None, None, "it is missing")]
+    assert notes(directory) == [(EPOCHS, None, None, "it is missing, and is made anew from the batches")]
+    assert verify(directory).is_well
 
 
 def test_an_epoch_whose_records_were_lost_is_a_note(directory):
@@ -353,3 +371,55 @@ def test_left_overs_and_strangers_are_notes(directory):
 def test_a_file_in_the_place_of_a_partition_is_a_problem(directory):
     (directory / "payments-0").touch()
     assert problems(directory) == [("payments-0", None, None, "it cannot be read: Not a directory")]
+
+
+# --- what docs/howto/check-a-log.md advises
+
+
+def everything(directory: Path) -> list[Record]:
+    with opened(directory) as log:
+        return [*log.partition("orders").records(), *log.partition("audit").records()]
+
+
+@pytest.mark.parametrize(
+    ("harmed", "removed"),
+    [
+        (".index", (".index", ".timeindex")),
+        (".timeindex", (".index", ".timeindex")),
+        (".snapshot", (".snapshot",)),
+    ],
+)
+def test_what_can_be_made_anew_is_repaired_by_removing_it(directory, harmed, removed):
+    written = everything(directory)
+    flip(index_of(directory, harmed, 1), 5)
+    assert not verify(directory).is_well
+    for suffix in removed:
+        index_of(directory, suffix, 1).unlink()
+    assert verify(directory).is_well
+    assert everything(directory) == written
+    assert verify(directory).problems == []
+
+
+def test_leader_epochs_are_repaired_by_removing_them(directory):
+    written = everything(directory)
+    flip(directory / EPOCHS, 5)
+    assert not verify(directory).is_well
+    (directory / EPOCHS).unlink()
+    assert everything(directory) == written
+    assert verify(directory).is_well
+
+
+def test_a_quarantined_segment_is_repaired_by_restoring_it(directory):
+    written = everything(directory)
+    segment = segments_of(directory / ORDERS)[1]
+    backup = segment.read_bytes()
+    flip(segment, 70)
+    with pytest.raises(DamagedLog):
+        everything(directory)
+    assert not verify(directory).is_well
+    segment.write_bytes(backup)
+    for suffix in (".damage", ".index", ".timeindex"):
+        segment.with_suffix(suffix).unlink()
+    assert verify(directory).is_well
+    assert everything(directory) == written
+    assert verify(directory).problems == []

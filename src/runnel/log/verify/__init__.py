@@ -63,7 +63,7 @@ def _home_of(files: Files, path: str) -> tuple[str | None, list[TopicPartition]]
     partition = TopicPartition.from_name(name)
     if META_FILE in names:
         return path, []
-    if partition is not None and files.exists(f"{parent}/{META_FILE}"):
+    if partition is not None and str(partition) == name and files.exists(f"{parent}/{META_FILE}"):
         return parent, [partition]
     if any(name.endswith(LOG_SUFFIX) for name in names):
         return None, []
@@ -79,7 +79,11 @@ def _owned(files: Files, home: str | None, report: Report, *, force: bool) -> It
     if home is None or not files.exists(lock_path):
         yield
         return
-    lock = files.lock(lock_path)
+    try:
+        lock = files.lock(lock_path)
+    except OSError as error:
+        hint = "give yourself access, or check a copy"
+        raise UnusableDirectory(home, f"its lock cannot be taken: {error.strerror}", hint=hint) from error
     if lock is None:
         owned = DirectoryOwned(home, _owner(files, lock_path))
         if not force:

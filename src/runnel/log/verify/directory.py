@@ -74,11 +74,8 @@ class DirectoryCheck:
     def _epoch(self) -> int | None:
         path = f"{self._path}/{META_FILE}"
         try:
-            meta = json.loads(read_file(self._files, path))
-            format_version, epoch = meta["format"], meta["epoch"]
-            if type(format_version) is not int or type(epoch) is not int or format_version < 1 or epoch < 0:
-                raise ValueError(f"format {format_version!r}, epoch {epoch!r}")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            format_version, epoch = _format_and_epoch(read_file(self._files, path))
+        except (ValueError, RecursionError) as error:
             self._report.problem(path, f"it is not what the log writes: {error}", position=0)
             return None
         except OSError as error:
@@ -141,6 +138,16 @@ class DirectoryCheck:
             if partition not in partitions:
                 what = f"{partition} is to be there up to offset {row.offset}, but it has no folder"
                 self._report.problem(f"{self._path}/{name}", what, position=row.position, offset=row.offset)
+
+
+def _format_and_epoch(content: bytes) -> tuple[int, int]:
+    meta = json.loads(content)
+    if not isinstance(meta, dict):
+        raise ValueError("no object")
+    format_version, epoch = meta.get("format"), meta.get("epoch")
+    if type(format_version) is not int or type(epoch) is not int or format_version < 1 or epoch < 0:
+        raise ValueError(f"format {format_version!r}, epoch {epoch!r}")
+    return format_version, epoch
 
 
 def _what_is_strange(name: str) -> str:

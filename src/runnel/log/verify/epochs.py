@@ -66,7 +66,7 @@ class EpochsCheck:
     def finish(self, files: Files, end: int) -> None:
         """After the last segment, which ends before offset `end`."""
         if self._seen and not files.exists(self.path):
-            self._report.problem(self.path, "it is missing")
+            self._report.note(self.path, "it is missing, and is made anew from the batches")
         late = [row for row in self._rows or [] if row.offset > end]
         if late:
             # What it wrote was lost with an unclean stop; the next start leaves it out.

@@ -159,7 +159,8 @@ class TimeIndexCheck(IndexCheck):
             before = [entry.position for entry in self._entries.values() if entry.offset < offset]
             place = max(before) + TIME_INDEX_ENTRY.size if before else 0
             self._missing = Wrong(place, offset, f"no entry for timestamp {timestamp} at offset {offset}")
-            self._is_right(place, at)  # an index that is kept without an entry is as wrong as one with a wrong one
+            if self._entries:  # that it is empty is noticed; without one entry it would be kept and believed
+                self._is_right(place, at)
 
     def finish(self) -> None:
         for offset in self._unseen:

@@ -67,13 +67,11 @@ class PartitionCheck:
         segment = SegmentCheck(self._files, place, epochs, self._report, self._meter)
         try:
             segment.run()
-        except FileNotFoundError as error:
-            self._report.note(str(error.filename), "it was removed while it was to be read")
+            if last:
+                self._check_end(segment)
         except OSError as error:
             self._report.problem(segment.path, f"it cannot be read: {error.strerror}", offset=segment.next_offset)
-        if last:
-            self._end = segment.next_offset
-            self._check_end(segment)
+        self._end = segment.next_offset
 
     # --- the borders
 
@@ -98,7 +96,7 @@ class PartitionCheck:
         """The last segment must reach all that is known of the partition."""
         if segment.lost_its_end:
             return
-        end, size = segment.next_offset, self._files.open(segment.path).size()
+        end, size = segment.next_offset, segment.size
         if end < self._synced:
             what = f"the file ends before offset {self._synced}, which was synced"
             self._report.problem(segment.path, what, position=size, offset=end)

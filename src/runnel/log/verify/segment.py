@@ -43,12 +43,13 @@ class SegmentCheck:
         self._offsets: OffsetIndexCheck | None = None
         self._times: TimeIndexCheck | None = None
         self.path = place.stem + LOG_SUFFIX
+        self.size = 0
         self.next_offset = place.base_offset
         self.lost_its_end = False
 
     def run(self) -> None:
         file = self._files.open(self.path)
-        end = file.size()
+        end = self.size = file.size()
         self._report.totals.segments += 1
         self._report.totals.bytes += end
         quarantined = self._files.exists(self._place.stem + DAMAGE_SUFFIX)

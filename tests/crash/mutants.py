@@ -1,0 +1,213 @@
+"""The log with one protection taken out, to see the crash tests find it.
+
+    python -m tests.crash.mutants [WORD ...]
+
+makes a copy of the source for each mutant whose name has one of the words, changes it, and runs the tests of this
+folder on the copy. Ends with 1 if a mutant survives, or if the text that it changes is no longer there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 20
+SEED = 7
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant("answer without a sync", "log/writer.py", "return settings.durable or by_count", "return by_count"),
+    Mutant(
+        "no sync of the folder of a new segment",
+        "log/writer.py",
+        "        segment.create()\n        self._home.files.sync_directory(self.directory)\n",
+        "        segment.create()\n",
+    ),
+    Mutant(
+        "roll without a sync",
+        "log/writer.py",
+        "        if self._unsynced_since is not None:\n"
+        "            self.sync()\n"
+        "            self._note_synced()\n"
+        "        old",
+        "        old",
+    ),
+    Mutant("torn end not cut off", "log/opening.py", "                file.truncate(broken.position)\n", ""),
+    Mutant(
+        "checksums not checked in recovery",
+        "log/walk.py",
+        "            validate_body(chunk, position - start, header)\n",
+        "",
+    ),
+    Mutant(
+        "failed sync called good", "log/group_commit.py", "        return error\n    return None", "        return None"
+    ),
+    Mutant(
+        "failed sync tried again",
+        "log/group_commit.py",
+        "        return error\n    return None",
+        "        return _sync(writer)",
+    ),
+    Mutant(
+        "new start not saved before files go",
+        "log/partition.py",
+        "        self._home.save_start_offset(self.id, offset)\n",
+        "        self._home.start_offsets[self.id] = offset\n",
+    ),
+    Mutant(
+        "producers of lost batches remembered",
+        "log/writer.py",
+        "            self.producers = self.written_producers.copy()\n            self.leader_epoch",
+        "            self.leader_epoch",
+    ),
+    Mutant(
+        "snapshot of producers that are not written yet",
+        "log/writer.py",
+        "self.directory, base_offset, self.written_producers)",
+        "self.directory, base_offset, self.producers)",
+    ),
+    Mutant("replaced file not synced", "files.py", "    file.sync()\n    files.rename", "    files.rename"),
+    Mutant("rename not synced", "files.py", "    files.sync_directory(os.path.dirname(path))\n", ""),
+    Mutant("epoch given out before it is saved", "log/directory.py", "            self._write_meta(epoch)\n", ""),
+    Mutant(
+        "readers see what is not synced",
+        "log/group_commit.py",
+        "            if writer.write():\n                return True",
+        "            if writer.write():\n"
+        "                for append in writer._run:\n"
+        "                    writer.segments.active.note(append.header, append.position)\n"
+        "                return True",
+    ),
+    Mutant("recovered end not synced", "log/opening.py", "    file.sync()  # what", "    # what"),
+    Mutant(
+        "deleted partition held against its successor",
+        "log/log.py",
+        "                self._home.forget_partition(name)\n",
+        "",
+    ),
+    Mutant(
+        "left-overs of a deletion taken for segments",
+        "log/opening.py",
+        "or bases[number + 1] > start_offset]",
+        "or True]",
+    ),
+    Mutant(
+        "no sync of the folder of a new partition",
+        "log/log.py",
+        "make_directory(directory)\n            self._home.files.sync_directory(self.path)\n",
+        "make_directory(directory)\n",
+    ),
+    Mutant(
+        "writing on in the segment whose sync failed",
+        "log/writer.py",
+        "            self._begin_segment(self.next_offset)\n        except",
+        "        except",
+    ),
+    Mutant(
+        "no new epoch after a crash",
+        "log/directory.py",
+        "        if not self.was_clean:\n            self.next_epoch()",
+        "",
+    ),
+    Mutant(
+        "marked clean too early",
+        "log/log.py",
+        "        clean = True\n",
+        "        clean = True\n        self._home.stop_clean()\n",
+    ),
+    Mutant(
+        "mark of a clean stop left",
+        "log/directory.py",
+        '            self.files.remove(f"{self.path}/{CLEAN_FILE}")\n',
+        "            pass\n",
+    ),
+    Mutant("time index out of order", "log/segment.py", "index=not known)", "index=True)"),
+    Mutant(
+        "left-overs of a failed write readable",
+        "log/segment.py",
+        "            if limit is not None and header.base_offset >= limit:\n                break\n",
+        "",
+    ),
+    Mutant("older batches of producers forgotten", "log/producers.py", "        body += older\n", ""),
+    Mutant(
+        "recovery point after what is synced",
+        "log/partition.py",
+        "                self._home.recovery_points[self.id] = writer.synced.offset",
+        "                self._home.recovery_points[self.id] = writer.next_offset + 1",
+    ),
+    Mutant(
+        "hint of what is synced written too early",
+        "log/writer.py",
+        "        self.segments.active.file().write(data, written[0].position)",
+        "        self._home.synced.note(self.name, written[-1].header.last_offset + 1)\n"
+        "        self.segments.active.file().write(data, written[0].position)",
+    ),
+    Mutant(
+        "gaps not noticed",
+        "log/writer.py",
+        "                if append.header.base_offset != offset:",
+        "                if False:",
+    ),
+    Mutant(
+        "repetition answered before the first is synced",
+        "log/writer.py",
+        "        return Append(header, None, appended)",
+        "        repeated = Append(header, None, appended)\n        repeated.answer()\n        return repeated",
+    ),
+]
+
+
+def found(mutant: Mutant) -> bool:
+    """Whether a test fails on the source with this change."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("src", "tests", "examples", "benchmarks"):
+            shutil.copytree(ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        path = Path(folder, "src/runnel", mutant.file)
+        path.write_text(path.read_text().replace(mutant.old, mutant.new, 1))
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "tests/crash/test_model.py",
+            "tests/crash/test_in_between.py",
+        ]
+        command += ["-m", "not soak", "--rounds", str(ROUNDS), "--seed", str(SEED), "-p", "no:cacheprovider"]
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src:{folder}"}
+        answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        if answer.returncode not in (0, 1):
+            raise RuntimeError(f"the tests could not be run:\n{answer.stdout}{answer.stderr}")
+        return answer.returncode == 1
+
+
+def main(words: list[str]) -> int:
+    survivors = 0
+    for mutant in MUTANTS:
+        if words and not any(word in mutant.name for word in words):
+            continue
+        start = time.monotonic()
+        source = (ROOT / "src/runnel" / mutant.file).read_text()
+        verdict = "STALE" if mutant.old not in source else "found" if found(mutant) else "SURVIVED"
+        survivors += verdict != "found"
+        print(f"{verdict:9} {mutant.name} ({time.monotonic() - start:.0f} s)", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

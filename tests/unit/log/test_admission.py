@@ -1,0 +1,94 @@
+import pytest
+
+from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch
+from runnel.log.admission import admit
+from runnel.records import CONTROL, Codec, Producer, Record, build_batch
+from runnel.records.batch import HEADER_SIZE, _checksummed, parse_header
+from runnel.settings import TopicSettings
+
+SETTINGS = TopicSettings()
+BATCH = build_batch([Record(b"tea"), Record(b"milk")])
+
+
+def changed(batch: bytes = BATCH, **fields: int) -> bytes:
+    """The batch with other header fields and a checksum that fits them."""
+    return _checksummed(parse_header(batch)._replace(**fields), batch[HEADER_SIZE:])
+
+
+def test_a_batch_as_clients_build_it_is_admitted() -> None:
+    assert admit(BATCH, SETTINGS).count == 2
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec_is_admitted(codec: Codec) -> None:
+    assert admit(build_batch([Record(b"tea")], codec=codec), SETTINGS).codec is codec
+
+
+@pytest.mark.parametrize("leader_epoch", [-1, 0, 7])
+def test_the_leader_epoch_of_a_client_does_not_matter(leader_epoch: int) -> None:
+    assert admit(changed(leader_epoch=leader_epoch), SETTINGS).count == 2
+
+
+def test_a_changed_byte_is_refused() -> None:
+    with pytest.raises(CorruptBatch, match="checksum of the batch is"):
+        admit(BATCH[:-1] + b"!", SETTINGS)
+
+
+def test_two_batches_at_once_are_refused() -> None:
+    with pytest.raises(CorruptBatch, match=f"{len(BATCH)} bytes after the batch: exactly one batch can be appended"):
+        admit(BATCH + BATCH, SETTINGS)
+
+
+def test_a_batch_larger_than_a_message_may_be_is_refused() -> None:
+    with pytest.raises(BatchTooLarge) as refused:
+        admit(BATCH, TopicSettings(max_message_bytes=len(BATCH) - 1))
+    error = refused.value
+    assert (error.size, error.limit, error.setting) == (len(BATCH), len(BATCH) - 1, "max.message.bytes")
+
+
+def test_a_batch_of_the_largest_size_is_admitted() -> None:
+    assert admit(BATCH, TopicSettings(max_message_bytes=len(BATCH))).size == len(BATCH)
+
+
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    large = build_batch([Record(bytes(2_000))])
+    with pytest.raises(BatchTooLarge) as refused:
+        admit(large, TopicSettings(segment_bytes=1_024))
+    assert refused.value.setting == "segment.bytes"
+
+
+def test_a_batch_that_brings_its_own_offset_is_refused() -> None:
+    with pytest.raises(InvalidBatch, match="batch with base offset 3"):
+        admit(changed(base_offset=3), SETTINGS)
+
+
+@pytest.mark.parametrize(("count", "delta"), [(0, 0), (1, 1), (2, 2)])
+def test_a_batch_whose_records_do_not_fill_its_offsets_is_refused(count: int, delta: int) -> None:
+    with pytest.raises(InvalidBatch, match=f"batch of {count} records over {delta + 1} offsets"):
+        admit(changed(count=count, last_offset_delta=delta), SETTINGS)
+
+
+def test_a_marker_from_a_client_is_refused() -> None:
+    marker = build_batch([Record(b"", b"")], attributes=CONTROL)
+    with pytest.raises(InvalidBatch, match="a control batch cannot be appended by a client"):
+        admit(marker, SETTINGS)
+
+
+def test_a_marker_from_the_owner_is_admitted() -> None:
+    marker = build_batch([Record(b"", b"")], attributes=CONTROL, producer=Producer(4, 0, -1))
+    assert admit(marker, SETTINGS, control=True).is_control
+
+
+def test_an_owner_that_asks_for_a_marker_gets_no_other_batch_in() -> None:
+    with pytest.raises(InvalidBatch, match="no marker"):
+        admit(BATCH, SETTINGS, control=True)
+
+
+@pytest.mark.parametrize("producer", [Producer(4, 0, -1), Producer(4, -1, 0), Producer(0, -1, -1)])
+def test_a_producer_without_epoch_or_sequence_is_refused(producer: Producer) -> None:
+    with pytest.raises(InvalidBatch, match=f"batch of producer {producer.id} with epoch {producer.epoch}"):
+        admit(build_batch([Record(b"tea")], producer=producer), SETTINGS)
+
+
+def test_a_batch_without_a_producer_needs_no_sequence() -> None:
+    assert admit(build_batch([Record(b"tea")], producer=Producer()), SETTINGS).base_sequence == -1

@@ -1,0 +1,99 @@
+import threading
+
+import pytest
+
+from runnel.errors import Closed
+from runnel.log.appends import Append, Appended
+from runnel.records import Record, build_batch, parse_header
+
+BATCH = build_batch([Record(b"tea")])
+APPENDED = Appended(5, 5, 1_000, 0)
+
+
+def an_append() -> Append:
+    return Append(parse_header(BATCH), BATCH, APPENDED)
+
+
+def test_the_result_of_an_answered_append_is_where_it_stands() -> None:
+    append = an_append()
+    append.answer()
+
+    assert append.result(timeout=0) == APPENDED
+
+
+def test_a_result_that_does_not_come_in_time_says_so() -> None:
+    with pytest.raises(TimeoutError, match="no answer within 0 seconds"):
+        an_append().result(timeout=0)
+
+
+def test_an_append_can_be_asked_again_after_a_timeout() -> None:
+    append = an_append()
+    with pytest.raises(TimeoutError):
+        append.result(timeout=0)
+    append.answer()
+
+    assert append.result(timeout=0) == APPENDED
+
+
+def test_the_result_of_a_lost_append_is_its_error() -> None:
+    append = an_append()
+    append.answer(Closed("partition orders-0"))
+
+    with pytest.raises(Closed):
+        append.result(timeout=0)
+
+
+def test_a_thread_that_waits_is_woken_by_the_answer() -> None:
+    append = an_append()
+    results: list[Appended] = []
+    waiter = threading.Thread(target=lambda: results.append(append.result(timeout=60)))
+    waiter.start()
+    append.answer()
+    waiter.join(60)
+
+    assert results == [APPENDED]
+
+
+def test_callbacks_are_called_once_in_their_order_when_the_answer_comes() -> None:
+    append = an_append()
+    called: list[tuple[str, bool]] = []
+    append.when_done(lambda done: called.append(("first", done.done)))
+    append.when_done(lambda done: called.append(("second", done.done)))
+    assert called == []
+
+    append.answer()
+
+    assert called == [("first", True), ("second", True)]
+
+
+def test_a_callback_after_the_answer_is_called_at_once() -> None:
+    append = an_append()
+    append.answer(Closed("partition orders-0"))
+    errors: list[object] = []
+    append.when_done(lambda done: errors.append(done.error))
+
+    assert errors == [append.error]
+
+
+def test_a_callback_may_ask_for_the_result() -> None:
+    append = an_append()
+    results: list[Appended] = []
+    append.when_done(lambda done: results.append(done.result(timeout=0)))
+    append.answer()
+
+    assert results == [APPENDED]
+
+
+def test_a_callback_that_fails_does_not_keep_others_from_their_answer(caplog: pytest.LogCaptureFixture) -> None:
+    append = an_append()
+    called: list[str] = []
+
+    def fail(done: Append) -> None:
+        raise RuntimeError("no time for this")
+
+    append.when_done(fail)
+    append.when_done(lambda done: called.append("second"))
+    append.answer()
+
+    assert called == ["second"]
+    assert "no time for this" in caplog.text
