@@ -168,12 +168,13 @@ class JournaledState(Generic[State]):
         self._state: State | None = None  # None: thrown away, to be rebuilt before the next decision
         self._next_offset = 0  # of the state's next entry
         self._taken: deque[_Taken[Any]] = deque()  # without an answer yet, in the order of the decisions
-        self._deciding = False
+        self._decider: int | None = None  # the thread in which a handler runs
         self._answering = False
         self._folded = -1  # the offset of the last snapshot that we know to be on the disk
-        # Whoever commits the journal may wait for `_lock` in a callback, so no holder of it may wait for a commit, nor
+        # Whoever commits the journal waits for `_lock` to tell of a loss, so no holder of it may wait for a commit, nor
         # for anybody who does: `fold` takes `_stored` alone, and trims without it.
-        self._lock = threading.RLock()  # again by the same thread if an append is answered at once
+        self._lock = threading.RLock()  # the state; again by the same thread if an append is answered at once
+        self._turns = threading.Lock()  # `_taken`, never for long: to answer, nobody waits for a handler
         self._stored = threading.Lock()  # the snapshot stays what it is, for those who replay what follows it
 
     def start(self) -> None:
@@ -192,13 +193,13 @@ class JournaledState(Generic[State]):
     def submit(self, handler: Callable[[State], Decision[Answer]]) -> Future[Answer]:
         """Decide at once; the answer comes when it is durable. All errors come with the answer."""
         with self._lock:
-            if self._deciding:
+            if self._decider is not None:
                 raise RuntimeError("a handler asked for another decision: it may only read the state")
-            self._deciding = True
+            self._decider = threading.get_ident()
             try:
                 taken = self._decide(handler)
             finally:
-                self._deciding = False
+                self._decider = None
         self._give_answers()
         return taken.future
 
@@ -230,7 +231,8 @@ class JournaledState(Generic[State]):
         except Exception as error:  # it is the answer, and waits like one: it may come from what the handler saw
             taken.error = error
         taken.settled = append is None
-        self._taken.append(taken)
+        with self._turns:
+            self._taken.append(taken)
         if append is not None:
             append.when_done(partial(self._settle, taken))
         return taken
@@ -255,40 +257,44 @@ class JournaledState(Generic[State]):
     def _settle(self, taken: _Taken[Any], append: PendingAppend) -> None:
         if taken.settled:  # lost together with one before it
             return
-        with self._lock:
-            try:
-                append.result()
-                taken.settled = True
-            except Exception as error:
-                self._lose_from(taken, error)
+        try:
+            append.result()
+            taken.settled = True
+        except Exception as error:
+            self._lose_from(taken, error)
         self._give_answers()
 
     def _lose_from(self, first: _Taken[Any], error: Exception) -> None:
-        self._state = None
-        for taken in dropwhile(lambda taken: taken is not first, self._taken):
-            taken.error, taken.offset, taken.settled = error, NOWHERE, True
+        with self._lock, self._turns:
+            self._state = None
+            for taken in dropwhile(lambda taken: taken is not first, self._taken):
+                taken.error, taken.offset, taken.settled = error, NOWHERE, True
 
     def _give_answers(self) -> None:
-        """In order, by one thread at a time, and without the lock: a callback may submit."""
-        while True:
-            with self._lock:
-                if self._deciding or self._answering or not self._taken or not self._taken[0].settled:
-                    return
-                taken = self._taken.popleft()
-                self._answering = True
+        """In order, by one thread at a time, and without a lock: a callback may submit."""
+        while self._decider != threading.get_ident() and (taken := self._next_in_turn()):
             try:
                 taken.give_answer()
             finally:
                 self._answering = False
+
+    def _next_in_turn(self) -> _Taken[Any] | None:
+        with self._turns:
+            if self._answering or not self._taken or not self._taken[0].settled:
+                return None
+            self._answering = True
+            return self._taken.popleft()
 
     # --- rebuilding
 
     def _current(self) -> State:
         if self._state is None:
             self._journal.check(())  # until it is well, a restart may bring back what was lost
+            with self._turns:  # before the journal is read: none may become durable and leave in between
+                waiting = tuple(self._taken)
             with _disk_failures(f"rebuilding the state of {self._journal}"), self._stored:
                 state, offset = self._restored()
-            for taken in self._taken:
+            for taken in waiting:
                 if taken.offset >= offset:  # on its way to the journal
                     offset = self._replay_all(state, offset, enumerate(taken.entries, taken.offset))
             self._state, self._next_offset = state, offset

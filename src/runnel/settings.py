@@ -54,6 +54,8 @@ class TopicSettings:
         for declared in fields(self):
             if "least" in declared.metadata:
                 _refuse_outside(declared.metadata, getattr(self, declared.name), declared.default)
+        kind = _timestamp_type("message.timestamp.type", self.message_timestamp_type)
+        object.__setattr__(self, "message_timestamp_type", kind)  # whoever gave plain text means the type
 
     @property
     def durable(self) -> bool:
@@ -103,11 +105,15 @@ def _refuse_outside(metadata: Mapping[str, Any], value: object, default: object)
 def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
     name = metadata["name"]
     if name == "message.timestamp.type":
-        try:
-            return TimestampType(str(value))
-        except ValueError:
-            raise InvalidSetting(name, value, " or ".join(TimestampType)) from None
+        return _timestamp_type(name, value)
     try:
         return int(value)
     except ValueError:
         raise InvalidSetting(name, value, "a whole number") from None
+
+
+def _timestamp_type(name: str, value: object) -> TimestampType:
+    try:
+        return TimestampType(str(value))
+    except ValueError:
+        raise InvalidSetting(name, value, " or ".join(TimestampType)) from None

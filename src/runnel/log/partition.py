@@ -174,11 +174,21 @@ class Partition:
 
     def find_time(self, timestamp: int) -> Record | None:
         """The first record that has at least this timestamp, in milliseconds."""
-        return self._reader.find_time(timestamp, self.start_offset)
+        return self._from_start(lambda start: self._reader.find_time(timestamp, start))
 
     def find_largest_time(self) -> Record | None:
         """The first of the records with the largest timestamp."""
-        return self._reader.find_largest_time(self.start_offset)
+        return self._from_start(self._reader.find_largest_time)
+
+    def _from_start(self, find: Callable[[int], Record | None]) -> Record | None:
+        while True:
+            start = self.start_offset
+            try:
+                return find(start)
+            except FileNotFoundError:
+                if start == self.start_offset:
+                    raise
+                # Retention removed a segment while we were about to look into it.
 
     # --- care; the log calls these in the background, and anybody may
 
@@ -189,6 +199,9 @@ class Partition:
             offset = end if offset == -1 else offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRange(str(self.id), offset, self.start_offset, end)
+            # A power cut must not leave a log that ends before it starts.
+            if offset > self.synced_offset and not attempt(self._writer, "a sync", self._writer.flush):
+                raise OffsetOutOfRange(str(self.id), offset, self.start_offset, self.end_offset)
             dropped = self._move_start(offset)
         self._remove(dropped)
         return self.start_offset

@@ -7,6 +7,7 @@ cannot be right, and both insist that offsets are consecutive where the caller s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from runnel.errors import CorruptBatch
@@ -17,6 +18,7 @@ from runnel.settings import INT32_MAX
 
 HEADERS_CHUNK = 64 * 1024
 BATCHES_CHUNK = 1024 * 1024
+MAGIC_POSITION = 16
 LARGE = 4 * 1024
 
 
@@ -76,19 +78,26 @@ def next_whole_batch(
 
     The checksum does not cover a batch's offset, so what follows has to confirm it: the next batch, or `end_offset`.
     """
-    magic = bytes([MAGIC])
+    magic = _magic_of_a_batch(offset)
     end = min(end, file.size())
     while position + HEADER_SIZE <= end:
         chunk = file.read(min(BATCHES_CHUNK, end - position), position)
-        found = chunk.find(magic, 16)
-        while found >= 0:
-            start = position + found - 16
+        for found in magic.finditer(chunk):
+            start = position + found.start() - MAGIC_POSITION
             header = _whole_batch_at(file, start, end, offset)
             if header is not None and _is_confirmed(file, start, header, end, end_offset):
                 return start, header
-            found = chunk.find(magic, found + 1)
-        position += max(1, len(chunk) - 16)
+        position += max(1, len(chunk) - MAGIC_POSITION)
     return None
+
+
+def _magic_of_a_batch(offset: int) -> re.Pattern[bytes]:
+    """Finds the format of whatever might be a batch at most 2**31 offsets after `offset`. As an expression, because a
+    loop would take an hour for a gigabyte of garbage."""
+    highs = {number >> 32 for number in (offset, offset + INT32_MAX)}
+    offsets = b"|".join(re.escape(high.to_bytes(4, "big")) for high in sorted(highs))
+    magic = re.escape(bytes([MAGIC]))
+    return re.compile(rb"%b(?<=(?:%b)[\s\S]{%d}%b)" % (magic, offsets, MAGIC_POSITION - 4, magic))
 
 
 def _whole_batch_at(file: File, position: int, end: int, offset: int) -> BatchHeader | None:

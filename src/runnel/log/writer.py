@@ -141,6 +141,8 @@ class Writer:
                 if self._must_roll(position, append, now):
                     self._finish_segment()
                     position = 0
+                if position == 0:
+                    self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
                 position += len(append.data)
                 offset = append.header.last_offset + 1
@@ -222,6 +224,12 @@ class Writer:
     def has_unsynced(self) -> bool:
         return self._unsynced_since is not None
 
+    def flush(self) -> None:
+        """Sync what a relaxed topic has written."""
+        if self._unsynced_since is not None:
+            self.sync()
+            self._note_synced()
+
     def _note_synced(self) -> None:
         segment = self.segments.active
         self.synced = Place(segment.size, segment.next_offset)
@@ -254,9 +262,7 @@ class Writer:
     def roll(self) -> None:
         """Begin a new segment. The old one is synced whole before the new one exists: only the last can be torn."""
         old = self.segments.active
-        if self._unsynced_since is not None:
-            self.sync()
-            self._note_synced()
+        self.flush()
         old.seal()
         self._begin_segment(old.next_offset)
 
@@ -332,9 +338,7 @@ class Writer:
     def checkpoint(self) -> None:
         """Make the next start short: up to `synced` it will have nothing to check."""
         if self.dirty:
-            if self._unsynced_since is not None:
-                self.sync()
-                self._note_synced()
+            self.flush()
             self.segments.active.save_indexes()
             write_snapshot(self._home.files, self.directory, self.synced.offset, self.written_producers)
             keep = {self.synced.offset, *self.segments.base_offsets}

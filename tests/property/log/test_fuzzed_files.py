@@ -18,7 +18,6 @@ Some losses nobody can notice, because all that could tell of them is gone too. 
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -352,14 +351,17 @@ def walk(partition: Partition, told: set[int]) -> Iterator[Record]:
                 assert record.offset == offset, f"offset {offset} is stepped over"
                 offset += 1
                 yield record
-        except DamagedLog as damage:
-            assert damage.first_offset <= offset, f"{offset} cannot be read because of {damage}"
-            after = damage.next_offset if damage.next_offset is not None else partition.end_offset
-            assert after >= offset, f"{damage} leads back"
-            assert (offset, after) not in met, f"{damage} leads nowhere"
-            met.add((offset, after))
-            told |= set(range(offset, min(after, offset + 10_000)))
-            offset = after
+        except DamagedLog as error:
+            damage = error
+        else:
+            continue
+        assert damage.first_offset <= offset, f"{offset} cannot be read because of {damage}"
+        after = damage.next_offset if damage.next_offset is not None else partition.end_offset
+        assert after >= offset, f"{damage} leads back"
+        assert (offset, after) not in met, f"{damage} leads nowhere"
+        met.add((offset, after))
+        told |= set(range(offset, min(after, offset + 10_000)))
+        offset = after
 
 
 def check_random_reads(

@@ -9,6 +9,7 @@ from random import Random
 
 from runnel.log import Log, LogSettings, Partition, Record, TopicSettings, open_log
 from runnel.records import NO_TIMESTAMP, Producer, build_batch
+from runnel.records.batch import NO_PRODUCER
 from runnel.testing import FaultyFiles, StoppedClock
 
 DATA = "/data"
@@ -74,9 +75,9 @@ def flip(path: Path | str, position: int) -> None:
         file.write(bytes([byte ^ 0xFF]))
 
 
-def batch(*values: bytes, timestamp: int = NO_TIMESTAMP, producer: Producer = Producer(), attributes: int = 0) -> bytes:
+def batch(*values: bytes, timestamp: int = NO_TIMESTAMP, producer: Producer = NO_PRODUCER) -> bytes:
     """A batch of records with these values."""
-    return build_batch([Record(value, None, timestamp) for value in values], producer=producer, attributes=attributes)
+    return build_batch([Record(value, None, timestamp) for value in values], producer=producer)
 
 
 def fill(partition: Partition, batches: int, *, records: int = 1, size: int = 100) -> None:

@@ -48,7 +48,7 @@ def test_a_directory_whose_parent_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    with pytest.raises(UnusableDirectory, match="it cannot be opened: .* Not a directory"):
+    with pytest.raises(UnusableDirectory, match=r"it cannot be opened: .* Not a directory"):
         open_on_disk(tmp_path / "data")
 
 

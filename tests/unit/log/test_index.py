@@ -36,8 +36,15 @@ def content(files: OpenFiles) -> bytes:
 
 @pytest.mark.parametrize(
     ("offset", "entry"),
-    [(1_000, None), (1_009, None), (1_010, (1_010, 500)), (1_019, (1_010, 500)), (1_020, (1_020, 900)), (9_999, (1_020, 900))],
-)  # fmt: skip
+    [
+        (1_000, None),
+        (1_009, None),
+        (1_010, (1_010, 500)),
+        (1_019, (1_010, 500)),
+        (1_020, (1_020, 900)),
+        (9_999, (1_020, 900)),
+    ],
+)
 def test_an_offset_is_looked_up_at_the_last_entry_that_is_not_after_it(
     offset: int, entry: tuple[int, int] | None
 ) -> None:

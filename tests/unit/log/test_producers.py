@@ -10,6 +10,7 @@ from tests.unit.log.stage import Stage, batch
 
 PRODUCER = 7
 LAST = SEQUENCES - 1
+SEEN = 5_000  # by the log's clock
 
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, attributes: int = 0) -> BatchHeader:
@@ -21,7 +22,7 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, at
 def producers_after(*headers: BatchHeader) -> Producers:
     producers = Producers()
     for known in headers:
-        producers.replay(known)
+        producers.replay(known, SEEN)
     return producers
 
 
@@ -139,7 +140,7 @@ def test_a_batch_without_a_producer_is_not_remembered() -> None:
 def test_a_copy_goes_its_own_way() -> None:
     original = producers_after(header(0))
     copy = original.copy()
-    copy.replay(header(1))
+    copy.replay(header(1), SEEN)
 
     original.check(header(1))
     copy.check(header(2))
@@ -155,7 +156,7 @@ def test_an_open_transaction_is_remembered_until_its_marker() -> None:
     assert state is not None
     assert state.transaction_start == 10
 
-    producers.replay(header(-1, offset=12, attributes=TRANSACTIONAL | CONTROL))
+    producers.replay(header(-1, offset=12, attributes=TRANSACTIONAL | CONTROL), SEEN)
 
     assert state.transaction_start == -1
     producers.check(header(2))
@@ -175,14 +176,14 @@ def test_a_marker_of_a_newer_epoch_begins_the_sequences_anew() -> None:
 def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
     producers = producers_after(header(0))
 
-    assert producers.expire(before=1_001) == 1
+    assert producers.expire(before=SEEN + 1) == 1
     producers.check(header(99))
 
 
 def test_a_producer_that_wrote_lately_is_kept() -> None:
     producers = producers_after(header(0))
 
-    assert producers.expire(before=1_000) == 0
+    assert producers.expire(before=SEEN) == 0
     with pytest.raises(OutOfOrderSequence):
         producers.check(header(99))
 
@@ -197,7 +198,14 @@ def test_a_producer_with_an_open_transaction_is_kept() -> None:
 def states(producers: Producers) -> list[object]:
     state = producers.get(PRODUCER)
     assert state is not None
-    return [state.epoch, state.batches, state.last_timestamp, state.coordinator_epoch, state.transaction_start]
+    return [
+        state.epoch,
+        state.batches,
+        state.last_timestamp,
+        state.last_seen,
+        state.coordinator_epoch,
+        state.transaction_start,
+    ]
 
 
 @pytest.mark.parametrize("count", range(1, 8))
@@ -237,7 +245,7 @@ def test_a_snapshot_that_kafka_wrote_is_read() -> None:
     entries += struct.pack(">qhiqiqiq", 8, 0, -1, -1, 0, 1_000, -1, 17)
     producers = Producers.decode(struct.pack(">hI", 1, crc32c(entries)) + entries)
 
-    assert states(producers) == [3, [Remembered(11, 41, 1, 2_000)], 2_000, 5, -1]
+    assert states(producers) == [3, [Remembered(11, 41, 1, 2_000)], 2_000, 2_000, 5, -1]
     silent = producers.get(8)
     assert silent is not None
     assert (silent.batches, silent.transaction_start) == ([], 17)
@@ -313,7 +321,7 @@ def test_a_batch_that_the_disk_lost_can_be_sent_again() -> None:
 def test_silent_producers_expire_in_the_course_of_maintenance() -> None:
     stage = Stage(producer_expiration_ms=1_000, retention_check_ms=1)
     partition = stage.partition(retention_ms=-1)
-    partition.append_batch(batch(b"tea", timestamp=stage.clock.now(), producer=Producer(PRODUCER, 0, 0)))
+    partition.append_batch(batch(b"tea", producer=Producer(PRODUCER, 0, 0)))
     stage.clock.advance(1_001)
     stage.log.maintain()
 
@@ -322,9 +330,21 @@ def test_silent_producers_expire_in_the_course_of_maintenance() -> None:
 
 def test_silent_producers_expire_over_a_restart() -> None:
     stage = Stage(producer_expiration_ms=1_000)
-    data = batch(b"tea", timestamp=stage.clock.now(), producer=Producer(PRODUCER, 0, 0))
+    data = batch(b"tea", producer=Producer(PRODUCER, 0, 0))
     stage.partition().append_batch(data)
+    stage.log.close()
     stage.clock.advance(1_001)
-    stage.kill()
+    stage.log = stage.open()
 
     assert not stage.partition().append_batch(data).duplicate
+
+
+@pytest.mark.parametrize("stop", ["stop_and_start", "kill"])
+def test_old_times_in_its_records_do_not_cost_a_producer_its_memory(stop: str) -> None:
+    stage = Stage(producer_expiration_ms=1_000)
+    data = batch(b"tea", timestamp=5, producer=Producer(PRODUCER, 0, 0))
+    stage.partition().append_batch(data)
+    getattr(stage, stop)()
+    stage.partition().expire_producers()
+
+    assert stage.partition().append_batch(data).duplicate

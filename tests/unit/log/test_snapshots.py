@@ -11,7 +11,7 @@ FOLDER = "/orders-0"
 
 def producers(sequence: int) -> Producers:
     known = Producers()
-    known.replay(parse_header(build_batch([Record(b"tea")], producer=Producer(7, 0, sequence))))
+    known.replay(parse_header(build_batch([Record(b"tea")], producer=Producer(7, 0, sequence))), 0)
     return known
 
 
