@@ -96,7 +96,7 @@ class World:
         self.story: list[str] = []
         self.sequences: dict[int, int] = {}
         self.models: dict[str, Modelled] = {}
-        self.relaxed = self.chance.random() < 0.5
+        self.relaxed = self.chance.random() < 0.6
         self.settings = {
             "steady": self._settings(),
             "second": self._settings(),
@@ -136,7 +136,7 @@ class World:
     def _actions(self) -> list[tuple[Callable[[], None], int]]:
         return [
             (self._append, 30), (self._submit_and_commit, 12), (self._produce, 14), (self._read, 10),
-            (self._roll, 8), (self._checkpoint, 5), (self._pass_time, 8), (self._delete_before, 4),
+            (self._roll, 12), (self._checkpoint, 5), (self._pass_time, 8), (self._delete_before, 4),
             (self._retain, 5), (self._stop_cleanly, 4), (self._be_killed, 5), (self._lose_power, 3),
             (self._meet_a_fault, 24), (self._fill_the_disk, 3), (self._delete_partition, 1),
         ]  # fmt: skip
@@ -213,9 +213,8 @@ class World:
 
     def _stop_cleanly(self) -> None:
         self.story.append("clean stop")
-        for name in list(self.models):
-            if self._partition(name).failed:
-                self._heal(name)
+        for partition in self.log.partitions():
+            self._heal(partition.topic)
         self.log.close()
         self._open()
         assert self.log.was_clean, "a clean stop is known as one"
@@ -272,10 +271,12 @@ class World:
     def _submit_and_commit(self) -> None:
         self.story.append("submit to several and commit")
         answers: list[tuple[str, Append]] = []
-        for name in self.chance.choices(list(self.settings), k=self.chance.randrange(2, 7)):
-            partition = self._partition(name)
-            if partition.failed and not self.faulty:
+        names = self.chance.choices(list(self.settings), k=self.chance.randrange(2, 7))
+        if not self.faulty:
+            for name in names:
                 self._heal(name)
+        for name in names:
+            partition = self._partition(name)
             batch = self._new_batch(name, self._next_of_a_producer(name) if self.chance.random() < 0.5 else NOBODY)
             answers.append((name, partition.submit(batch.raw)))
             self._sent(batch)

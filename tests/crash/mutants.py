@@ -40,11 +40,8 @@ MUTANTS = [
     Mutant(
         "roll without a sync",
         "log/writer.py",
-        "        if self._unsynced_since is not None:\n"
-        "            self.sync()\n"
-        "            self._note_synced()\n"
-        "        old",
-        "        old",
+        "        self.flush()\n        old.seal()",
+        "        old.seal()",
     ),
     Mutant("torn end not cut off", "log/opening.py", "                file.truncate(broken.position)\n", ""),
     Mutant(

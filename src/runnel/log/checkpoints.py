@@ -28,7 +28,8 @@ class TopicPartition(NamedTuple):
     def from_name(cls, name: str) -> TopicPartition | None:
         """From a folder's name; None if it is no partition's."""
         topic, dash, number = name.rpartition("-")
-        return cls(topic, int(number)) if dash and topic and number.isdecimal() and number.isascii() else None
+        ours = dash and topic and number.isdecimal() and number.isascii() and str(int(number)) == number
+        return cls(topic, int(number)) if ours else None
 
 
 def write_checkpoint(files: Files, path: str, offsets: dict[TopicPartition, int]) -> None:
@@ -41,8 +42,9 @@ def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
     """Empty if there is none; ValueError if it is not what `write_checkpoint` makes."""
     if not files.exists(path):
         return {}
-    version, count, *lines = read_file(files, path).decode("ascii").splitlines()
-    if version != "0" or int(count) != len(lines):
+    content = read_file(files, path).decode("ascii")
+    version, count, *lines = content.splitlines()
+    if version != "0" or int(count) != len(lines) or not content.endswith("\n"):
         raise ValueError(f"{path}: version {version}, {len(lines)} of {count} lines")
     offsets: dict[TopicPartition, int] = {}
     for line in lines:

@@ -76,6 +76,7 @@ class DataDirectory:
             self._read_meta()
             self.recovery_points = self._checkpoint(RECOVERY_POINTS)
             self.start_offsets = self._checkpoint(START_OFFSETS)
+            self._forget_deleted()
         except BaseException:
             self.release()
             raise
@@ -138,7 +139,7 @@ class DataDirectory:
             if not 0 <= meta["epoch"] < INT32_MAX:
                 raise ValueError(f"epoch {meta['epoch']}")
             return dict(meta)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnusableDirectory(
                 self.path,
                 f"its {META_FILE} cannot be read: {error}",
@@ -186,13 +187,24 @@ class DataDirectory:
             self.start_offsets = offsets
 
     def forget_partition(self, partition: TopicPartition) -> None:
-        """Before a partition goes: what is known of it must not be held against a new one of its name."""
+        """After a partition is gone: what is known of it must not be held against a new one of its name."""
         with self._lock:
             self.recovery_points.pop(partition, None)
             self.start_offsets = {name: offset for name, offset in self.start_offsets.items() if name != partition}
-            self.write_recovery_points()
-            write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
+            self._write_checkpoints()
         self.tails.forget(str(partition))
+
+    def _forget_deleted(self) -> None:
+        """The same, for deletions that were interrupted."""
+        there = set(self.partitions())
+        if not there.issuperset(self.recovery_points.keys() | self.start_offsets.keys()):
+            self.recovery_points = {name: offset for name, offset in self.recovery_points.items() if name in there}
+            self.start_offsets = {name: offset for name, offset in self.start_offsets.items() if name in there}
+            self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
+        self.write_recovery_points()
+        write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
 
     def refuse_if_disk_low(self, size: int) -> None:
         """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none."""

@@ -88,17 +88,15 @@ class Log:
             partition = self.partition(topic, number)
             with self._commits.exclusive():
                 partition.refuse_writes()
-                del self._partitions[name]
-                self._asked_for.discard(name)
-                self._known_synced.pop(str(name), None)
-                others = self._synced_offsets()
-                others.pop(str(name), None)
-                self._home.synced.start(others)  # first: where nothing is known to be synced, nothing can be missing
-                self._home.forget_partition(name)
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
                 files.rename(f"{path}/{name}", gone)
                 files.sync_directory(path)
                 self._home.open_files.forget_folder(f"{path}/{name}")
+                del self._partitions[name]
+                self._asked_for.discard(name)
+                self._known_synced.pop(str(name), None)
+                self._home.forget_partition(name)
+                self._home.synced.start(self._synced_offsets())
         remove_folder(files, gone)
 
     def commit(self) -> None:
@@ -153,9 +151,11 @@ class Log:
         try:
             self._home.open()
             self._home.remove_deleted()
-            self._known_synced = self._home.synced.load()
+            names = self.partitions()
+            known = self._home.synced.load()
+            self._known_synced = {str(name): known[str(name)] for name in names if str(name) in known}
             if not self._home.was_clean:
-                for name in self.partitions():
+                for name in names:
                     self._partitions[name] = self._opened(name, TopicSettings())
             self._home.start(self._synced_offsets())
         except OSError as error:

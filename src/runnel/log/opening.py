@@ -100,7 +100,7 @@ def open_partition(
         start_offset=max(start_offset, segments[0].base_offset),
         active_started=_started(home, chain.active),
         indexes_are_saved=trust and chain.active.indexes_are_saved,
-        findings=cut + [_damage_finding(segment) for segment in segments if segment.damage is not None],
+        findings=cut + [_finding(segment, segment.damage) for segment in segments if segment.damage is not None],
     )
 
 
@@ -213,11 +213,10 @@ def _missing(active: Segment, synced_offset: int) -> Damage:
     return Damage(Place(active.size, active.next_offset), None, reason)
 
 
-def _damage_finding(segment: Segment) -> Finding:
-    assert segment.damage is not None
-    (position, offset), resume, reason = segment.damage.start, segment.damage.resume, segment.damage.reason
-    end = resume.position if resume else segment.file().size()
-    return Finding(segment.path, position, max(0, end - position), offset, reason, damage=True)
+def _finding(segment: Segment, damage: Damage) -> Finding:
+    position, offset = damage.start
+    end = damage.resume.position if damage.resume else segment.file().size()
+    return Finding(segment.path, position, max(0, end - position), offset, damage.reason, damage=True)
 
 
 def _begin_behind_damage(

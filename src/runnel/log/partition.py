@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from runnel.errors import OffsetOutOfRange
+from runnel.errors import Closed, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.appends import Append, Appended
 from runnel.log.checkpoints import TopicPartition
@@ -195,13 +195,15 @@ class Partition:
     def delete_before(self, offset: int) -> int:
         """Delete the records before `offset`; -1 deletes all. The answer is the new start, and is durable."""
         with self._commits.exclusive():
+            if self._writer.closed:
+                raise Closed(f"partition {self.id}")
             end = self.end_offset
             offset = end if offset == -1 else offset
             if not 0 <= offset <= end:
                 raise OffsetOutOfRange(str(self.id), offset, self.start_offset, end)
             # A power cut must not leave a log that ends before it starts.
             if offset > self.synced_offset and not attempt(self._writer, "a sync", self._writer.flush):
-                raise OffsetOutOfRange(str(self.id), offset, self.start_offset, self.end_offset)
+                self._writer.refuse_if_unfit()
             dropped = self._move_start(offset)
         self._remove(dropped)
         return self.start_offset
@@ -213,7 +215,7 @@ class Partition:
             segments = [segment for segment in writer.segments if segment.size]
             now = self._home.clock.now()
             count = expired([self._facts(segment) for segment in segments], writer.settings, now)
-            if count == 0 or writer.failure is not None:
+            if count == 0 or writer.failure is not None or writer.closed:
                 return 0
             last = segments[count - 1].base_offset
             if last == writer.segments.active.base_offset and not attempt(writer, "a roll", writer.roll):
@@ -225,13 +227,13 @@ class Partition:
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
         with self._commits.exclusive():
-            if self._writer.segments.active.size and self._writer.failure is None:
+            if self._writer.segments.active.size and self._writer.failure is None and not self._writer.closed:
                 attempt(self._writer, "a roll", self._writer.roll)
 
     def heal(self) -> bool:
         """After a disk failure, try to go on; True if the partition takes writes."""
         with self._commits.exclusive():
-            return self._writer.heal()
+            return not self._writer.closed and self._writer.heal()
 
     def roll_if_due(self) -> None:
         """Begin a new segment if the active one is as old as the settings allow."""
@@ -242,7 +244,9 @@ class Partition:
         """Make the next start after a crash short."""
         with self._commits.exclusive():
             writer = self._writer
-            if writer.failure is None and attempt(writer, "a checkpoint", writer.checkpoint):
+            if writer.closed or writer.failure is not None:
+                return
+            if attempt(writer, "a checkpoint", writer.checkpoint):
                 self._home.recovery_points[self.id] = writer.synced.offset
 
     def expire_producers(self) -> None:

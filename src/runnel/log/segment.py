@@ -287,16 +287,20 @@ class Segment:
         return self.damage is not None and self.damage.resume is None
 
     def _walk(self, file: File, start: Place, end: int, limit: int | None, *, index: bool = True) -> None:
+        if limit is not None and start.offset >= limit:
+            return
         for position, header in headers(file, start.position, end, start.offset):
-            if limit is not None and header.base_offset >= limit:
-                break
             self.note(header, position, index=index)
+            if limit is not None and self.next_offset >= limit:
+                return  # what follows was never acknowledged
 
     def cut_back(self) -> None:
-        """Forget what the indexes and the file hold after `size`: it was never synced."""
+        """Forget what the indexes and the file hold after `size`: it was never synced, and must not come back."""
         self.offsets.cut_from(self.size)
         self.times.cut_from(self.next_offset)
-        self.file().truncate(self.size)
+        file = self.file()
+        file.truncate(self.size)
+        file.sync()
 
     # --- the readers' side
 

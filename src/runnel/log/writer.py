@@ -95,12 +95,12 @@ class Writer:
             batch = with_append_time(batch, self._home.clock.now())
             header = admit(batch, self.settings, control=control)
         with self._lock:
-            self._refuse_if_unfit()
+            self.refuse_if_unfit()
             append = self._repeated(header) or self._accepted(header, batch)
             self._pending.append(append)
         return append
 
-    def _refuse_if_unfit(self) -> None:
+    def refuse_if_unfit(self) -> None:
         if self.closed:
             raise Closed(f"partition {self.name}")
         if self.failure is not None:
