@@ -98,15 +98,17 @@ class DataDirectory:
             self._owned = None
 
     def _create_if_missing(self) -> None:
+        """Without its meta file the directory is new, or making it was interrupted: then its name is not safe yet."""
         parent = self.path.rpartition("/")[0] or "/"
-        if not self.files.exists(self.path):
-            try:
+        try:
+            if not self.files.exists(self.path):
                 self.files.make_directory(self.path)
+            if not self.files.exists(f"{self.path}/{META_FILE}"):
                 self.files.sync_directory(parent)
-            except OSError as error:
-                raise UnusableDirectory(
-                    self.path, f"it cannot be made: {error}", hint=f"make {parent} and give yourself access"
-                ) from error
+        except OSError as error:
+            raise UnusableDirectory(
+                self.path, f"it cannot be made: {error}", hint=f"make {parent} and give yourself access"
+            ) from error
 
     def _owner(self) -> int | None:
         try:

@@ -83,7 +83,7 @@ def open_partition(
         cut = _recover_active(home, active, recovery_point, synced_offset)
     end = active.next_offset if active.damage is None else max(active.next_offset, synced_offset)
     _refuse_if_before_start(home, partition, start_offset, end)
-    if segments[0].base_offset > start_offset and synced_offset:  # 0 if its deletion was interrupted
+    if segments[0].base_offset > start_offset:
         segments.insert(0, _lost_segment(home, directory, settings, start_offset))
     chain = Segments(segments)
     if active.damage is not None:

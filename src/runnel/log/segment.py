@@ -235,9 +235,10 @@ class Segment:
             start = self._last_indexed(file, end)
             self.size, self.next_offset = start
             self.largest = self.times.last() or self.largest
-            # The time index may already know the batches that follow: to index them again would disorder it.
-            known = len(self.times.entries) > 0
-            return self._walk(file, start, end, limit, index=not known)
+            # The time index may already know the batches that follow: to index them again would disorder it. If no
+            # offset is indexed, the file may be gone; and the times of the whole segment are no news to the other one.
+            index = not len(self.times.entries) or not start.position
+            return self._walk(file, start, end, limit, index=index)
         self.forget_indexes()
         self._walk(file, Place(0, self.base_offset), min(end, damage.start.position), limit)
         if damage.resume:
@@ -248,9 +249,11 @@ class Segment:
         """The last place that the indexes know, if what they say there is so; else they are made anew."""
         entry = self.offsets.last()
         place = self._verified(file, entry.last_offset, entry.position, end) if entry else Place(0, self.base_offset)
-        if place is not None and self._times_fit(file, end):
+        missing = not self.indexes_are_saved or (entry is None and end > self._index_interval)
+        if not missing and place is not None and self._times_fit(file, end):
             return place
-        logger.warning("%s: the indexes do not fit the segment and are made anew", self.stem)
+        if end:
+            logger.warning("%s: the indexes are missing or do not fit the segment, and are made anew", self.stem)
         self.forget_indexes()
         return Place(0, self.base_offset)
 
