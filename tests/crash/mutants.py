@@ -43,7 +43,7 @@ MUTANTS = [
         "        self.flush()\n        old.seal()",
         "        old.seal()",
     ),
-    Mutant("torn end not cut off", "log/opening.py", "                file.truncate(broken.position)\n", ""),
+    Mutant("torn end not cut off", "log/opening.py", "    active.file().truncate(broken.position)\n", ""),
     Mutant(
         "checksums not checked in recovery",
         "log/walk.py",
@@ -89,18 +89,18 @@ MUTANTS = [
         "                    writer.segments.active.note(append.header, append.position)\n"
         "                return True",
     ),
-    Mutant("recovered end not synced", "log/opening.py", "    file.sync()  # what", "    # what"),
+    Mutant("recovered end not synced", "log/opening.py", "position)\n    file.sync()\n", "position)\n"),
+    Mutant(
+        "recovered end not written again",
+        "log/opening.py",
+        "    if synced_offset < active.next_offset:\n",
+        "    if False:\n",
+    ),
     Mutant(
         "deleted partition held against its successor",
         "log/log.py",
         "                self._home.forget_partition(name)\n",
         "",
-    ),
-    Mutant(
-        "left-overs of a deletion taken for segments",
-        "log/opening.py",
-        "or bases[number + 1] > start_offset]",
-        "or True]",
     ),
     Mutant(
         "no sync of the folder of a new partition",

@@ -27,7 +27,7 @@ from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segm
 from runnel.log.segments import Segments
 from runnel.log.snapshots import newest_snapshot, remove_snapshots, write_snapshot
 from runnel.log.walk import Broken, whole_batches
-from runnel.settings import TopicSettings
+from runnel.settings import MIB, TopicSettings
 
 logger = logging.getLogger(__name__)
 
@@ -168,39 +168,57 @@ def _load_active(active: Segment, synced_offset: int) -> None:
 
 
 def _recover_active(home: DataDirectory, active: Segment, recovery_point: int, synced_offset: int) -> list[Finding]:
-    """Check the segment from the recovery point on, cut its torn end, and sync what is left."""
-    findings: list[Finding] = []
+    """Check the segment from the recovery point on, cut its torn end, and make sure of what is left."""
     place = active.begin_recovery(recovery_point)
-    known = active.damage
-    file = active.file()
+    findings = _check_from(place, active, synced_offset)
+    if active.damage is not None:  # what is indexed may stand behind it
+        active.note_all(active.file(), active.file().size(), None, synced_offset or None)
+    if active.next_offset < synced_offset and not active.lost_its_end:
+        active.quarantine(_missing(active, synced_offset))
+    _write_again(active, synced_offset)
+    home.files.sync_directory(active.directory)
+    return findings
+
+
+def _check_from(place: Place, active: Segment, synced_offset: int) -> list[Finding]:
+    known, file = active.damage, active.file()
     end = file.size()
     while True:
         try:
             for position, header in whole_batches(file, place.position, end, place.offset):
                 active.note(header, position)
-            break
+            return []
         except Broken as broken:
             if broken.offset >= synced_offset and not _is_seen(known, broken):
-                finding = Finding(active.path, broken.position, end - broken.position, broken.offset, broken.reason)
-                logger.warning(
-                    "%s: cut %d bytes of a torn write at position %d, before offset %d: %s",
-                    finding.path, finding.size, finding.position, finding.offset, finding.reason,
-                )  # fmt: skip
-                findings.append(finding)
-                file.truncate(broken.position)
-                break
+                return [_cut(active, broken, end)]
             damage = damage_at(file, broken, end, synced_offset or None)
             active.quarantine(damage)
             if damage.resume is None:
-                break
+                return []
             place = damage.resume
-    if active.damage is not None:  # what is indexed may stand behind it
-        active.note_all(file, file.size(), None, synced_offset or None)
-    if active.next_offset < synced_offset and not active.lost_its_end:
-        active.quarantine(_missing(active, synced_offset))
-    file.sync()  # what the process wrote last may be in memory only, and readers will see it
-    home.files.sync_directory(active.directory)
-    return findings
+
+
+def _cut(active: Segment, broken: Broken, end: int) -> Finding:
+    finding = Finding(active.path, broken.position, end - broken.position, broken.offset, broken.reason)
+    logger.warning(
+        "%s: cut %d bytes of a torn write at position %d, before offset %d: %s",
+        finding.path, finding.size, finding.position, finding.offset, finding.reason,
+    )  # fmt: skip
+    active.file().truncate(broken.position)
+    return finding
+
+
+def _write_again(active: Segment, synced_offset: int) -> None:
+    """Sync what is not known to be synced, before a reader sees it.
+
+    If the last process died after a failed sync, the kernel has these pages in memory, believes that they are on the
+    disk, and would sync nothing. So they are written once more.
+    """
+    file = active.file()
+    if synced_offset < active.next_offset:
+        for position in range(active.locate(synced_offset).position, active.size, MIB):
+            file.write([file.read(min(MIB, active.size - position), position)], position)
+    file.sync()
 
 
 def _is_seen(known: Damage | None, broken: Broken) -> bool:

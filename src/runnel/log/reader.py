@@ -106,9 +106,7 @@ class Reader:
             yield
         except Broken as broken:
             if broken.position >= segment.size:  # not damaged but dropped, because a relaxed topic's sync failed
-                raise OffsetOutOfRange(
-                    self._name, broken.offset, segment.base_offset, segment.next_offset
-                ) from broken
+                raise OffsetOutOfRange(self._name, broken.offset, segment.base_offset, segment.next_offset) from broken
             damage = segment.damage_found(broken)
             with self._lock:
                 segment.quarantine(damage)
