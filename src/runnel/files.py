@@ -106,6 +106,11 @@ class DiskFile:
         return b"".join(parts)
 
     def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) == 1:
+            written = os.pwrite(self._descriptor, buffers[0], position)
+            if written != len(buffers[0]):
+                self._write_rest(bytes(buffers[0]), written, position)
+            return
         for start in range(0, len(buffers), BUFFERS_PER_CALL):
             chunk = buffers[start : start + BUFFERS_PER_CALL]
             size = sum(map(len, chunk))

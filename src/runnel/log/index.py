@@ -130,17 +130,23 @@ class Timed(NamedTuple):
 
 
 class TimeIndex:
-    __slots__ = ("_base_offset", "entries")
+    __slots__ = ("_base_offset", "_largest", "entries")
 
     def __init__(self, files: OpenFiles, path: str, base_offset: int) -> None:
         self._base_offset = base_offset
+        self._largest = (-1, -1)  # how many entries there were, and the timestamp of the last one
         self.entries = Entries(files, path, struct.Struct(">qi"))
 
     def add(self, timestamp: int, last_offset: int) -> None:
         """Add an entry unless its timestamp is no news."""
-        last = self.last()
-        if timestamp >= 0 and (last is None or timestamp > last.timestamp):
+        count, largest = self._largest
+        if count != len(self.entries):
+            last = self.last()
+            largest = last.timestamp if last is not None else -1
+        if timestamp > largest:
             self.entries.add(timestamp, last_offset - self._base_offset)
+            largest = timestamp
+        self._largest = (len(self.entries), largest)
 
     def around(self, timestamp: int) -> tuple[Timed | None, Timed | None]:
         """The last entry before this timestamp, and the first that reaches it."""

@@ -105,15 +105,16 @@ class Segment:
 
     def note(self, header: BatchHeader, position: int, *, index: bool = True) -> None:
         """A batch stands at `position`: index it if it is its turn, and let readers see it."""
+        last_offset, size = header.last_offset, header.size
         if header.max_timestamp > self.largest.timestamp:
-            self.largest = Timed(header.max_timestamp, header.last_offset)
+            self.largest = Timed(header.max_timestamp, last_offset)
         if index and self._since_index > self._index_interval:
-            self.offsets.add(header.last_offset, position)
+            self.offsets.add(last_offset, position)
             self.times.add(*self.largest)
             self._since_index = 0
-        self._since_index += header.size
-        self.size = position + header.size
-        self.next_offset = header.last_offset + 1
+        self._since_index += size
+        self.size = position + size
+        self.next_offset = last_offset + 1
 
     def save_indexes(self) -> None:
         self.offsets.entries.save()

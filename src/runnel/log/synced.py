@@ -60,15 +60,18 @@ class SyncedOffsets:
 
     def note(self, name: str, offset: int) -> None:
         """Write down that all before `offset` is synced. It is a hint: if it cannot be written, the old one stays."""
-        with self._lock, contextlib.suppress(OSError):
-            if self._file is None:
-                return
-            position = self._positions.get(name)
+        file, position = self._file, self._positions.get(name)
+        if file is None:
+            return
+        with contextlib.suppress(OSError):
             if position is not None:
-                self._file.write([VALUE.pack(offset, _checksum(offset, name.encode()))], position)
-                return
-            entry = _entry(name, offset)
-            self._file.write([entry], self._end)
+                file.write([VALUE.pack(offset, _checksum(offset, name.encode()))], position)
+            else:
+                self._add(file, _entry(name, offset), name)
+
+    def _add(self, file: File, entry: bytes, name: str) -> None:
+        with self._lock:
+            file.write([entry], self._end)
             self._positions[name] = self._end
             self._end += len(entry)
 

@@ -262,8 +262,9 @@ def test_closing_a_log_of_relaxed_topics_leaves_no_thread(tmp_path: Path) -> Non
     before = set(threading.enumerate())
     log = open_log(tmp_path / "data")
     partition = log.partition("orders", 0, TopicSettings(flush_ms=3_600_000))
-    for _ in range(20):
-        partition.submit(batch(b"tea"))
+    partition.append_batch(batch(b"tea"))
+    partition._writer.submit(batch(b"milk"))
+    log._commits.enlist(partition._writer, wake=False)  # for the last round
     log.close()
 
     assert set(threading.enumerate()) == before

@@ -201,7 +201,9 @@ def test_damage_is_told_with_path_position_and_offsets(data: Path, offset: int) 
 @EITHER
 @pytest.mark.parametrize("offset", [0, 5, 10, 11, 22, 25, 29])
 @pytest.mark.parametrize(
-    "byte", [3, 10, 16, 20, 40, 70], ids=["offset", "length", "format", "checksum", "header", "record"]
+    "byte",
+    [3, 10, 11, 16, 20, 40, 70],
+    ids=["offset", "longer", "shorter", "format", "checksum", "header", "record"],
 )
 def test_what_is_before_and_behind_the_damage_can_be_read(data: Path, offset: int, byte: int) -> None:
     flip(segment(data, max(base for base in SEGMENTS if base <= offset)), position_of(data, offset) + byte)

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from runnel.errors import InvalidBatch, PartitionFailed
+from runnel.errors import DamagedLog, InvalidBatch, PartitionFailed
 from runnel.log import TopicSettings
 from runnel.records import Producer, Record, build_batch, parse_header
 from runnel.records.batch import HEADER_SIZE, _checksummed
@@ -153,6 +153,19 @@ def test_a_full_segment_is_synced_with_its_indexes_before_the_next_one_exists() 
 
     synced = [steps.index(f"sync {suffix}") for suffix in ("log", "index", "timeindex")]
     assert max(synced) < steps.index("create tmp")
+
+
+def test_a_segment_that_turns_out_to_be_damaged_takes_no_more_writes() -> None:
+    stage = Stage(tail_cache_bytes=0)
+    partition = stage.partition()
+    fill(partition, 5)
+    stage.files.open(f"{DATA}/orders-0/{0:020d}.log").write([b"?"], 100)
+    with pytest.raises(DamagedLog):
+        list(partition.records())
+    fill(partition, 2)
+
+    assert bases(stage) == [0, 5]
+    assert offsets(partition, 1) == [1, 2, 3, 4, 5, 6]
 
 
 def test_new_settings_hold_from_the_next_batch_on() -> None:
