@@ -17,22 +17,27 @@ def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> B
     `control` admits a transaction's marker, which only the log's owner writes.
     """
     header = validate(batch)
-    if header.size != len(batch):
-        raise CorruptBatch(f"{len(batch) - header.size} bytes after the batch: exactly one batch can be appended")
-    if len(batch) > settings.max_message_bytes:
-        raise BatchTooLarge(len(batch), settings.max_message_bytes, "max.message.bytes")
-    if len(batch) > settings.segment_bytes:
-        raise BatchTooLarge(len(batch), settings.segment_bytes, "segment.bytes")
+    size = len(batch)
+    if header.size != size:
+        raise CorruptBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
+    if size > settings.max_message_bytes:
+        raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")
+    if size > settings.segment_bytes:
+        raise BatchTooLarge(size, settings.segment_bytes, "segment.bytes")
     if header.base_offset != 0:
         raise InvalidBatch(f"batch with base offset {header.base_offset}", hint="the log gives the offsets: send 0")
     if header.count == 0 or header.count != header.last_offset_delta + 1:
         raise InvalidBatch(f"batch of {header.count} records over {header.last_offset_delta + 1} offsets")
     if header.is_control != control:
         raise InvalidBatch("a control batch cannot be appended by a client" if header.is_control else "no marker")
-    numbered = header.base_sequence >= 0 and header.producer_epoch >= 0
-    if header.producer_id != NO_PRODUCER_ID and not control and not numbered:
+    if header.producer_id != NO_PRODUCER_ID and not control:
+        _refuse_unnumbered(header)
+    return header
+
+
+def _refuse_unnumbered(header: BatchHeader) -> None:
+    if header.base_sequence < 0 or header.producer_epoch < 0:
         raise InvalidBatch(
             f"batch of producer {header.producer_id} with epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}"
         )
-    return header

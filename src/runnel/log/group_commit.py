@@ -41,8 +41,9 @@ class GroupCommit:
 
     def enlist(self, writer: Writer, *, wake: bool) -> None:
         """Something waits in this writer. Wake the background thread unless the caller runs the round itself."""
-        with self._lock:
-            self._waiting[writer] = None
+        if writer not in self._waiting:  # the round that takes it will also take what was just submitted
+            with self._lock:
+                self._waiting[writer] = None
         if wake:
             self._wake_up()
 
@@ -118,7 +119,7 @@ class GroupCommit:
     def _sync_all(self, writers: list[Writer]) -> list[Exception | None]:
         shares = min(len(writers), self._workers)
         if shares <= 1:
-            return _sync_each(writers)
+            return [_sync(writer) for writer in writers]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="runnel-sync")
         # One task for each worker: a task for each writer would cost more than the sync of a small batch.

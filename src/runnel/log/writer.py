@@ -95,8 +95,11 @@ class Writer:
             batch = with_append_time(batch, self._home.clock.now())
             header = admit(batch, self.settings, control=control)
         with self._lock:
-            self.refuse_if_unfit()
-            append = self._repeated(header) or self._accepted(header, batch)
+            if self.closed or self.failure is not None:
+                self.refuse_if_unfit()
+            append = self._repeated(header) if header.producer_id != NO_PRODUCER_ID else None
+            if append is None:
+                append = self._accepted(header, batch)
             self._pending.append(append)
         return append
 
@@ -107,7 +110,7 @@ class Writer:
             raise self.failure
 
     def _repeated(self, header: BatchHeader) -> Append | None:
-        if header.producer_id == NO_PRODUCER_ID or header.is_control:
+        if header.is_control:
             return None
         known = self.producers.duplicate_of(header)
         if known is None:
@@ -132,16 +135,17 @@ class Writer:
         with self._lock:
             self._taken, self._pending = self._pending, []
         self._run = []
-        position, offset = self.segments.active.size, self.segments.active.next_offset
+        segment = self.segments.active
+        position, offset = segment.size, segment.next_offset
         now = self._home.clock.now()
         for append in self._taken:
             if append.data is not None:
                 if append.header.base_offset != offset:
                     raise RuntimeError(f"offset {offset} got lost on its way")  # its caller was interrupted
-                if self._must_roll(position, append, now):
+                if position and self._must_roll(position, append, now):
                     self._finish_segment()
                     position = 0
-                if position == 0:
+                if not position:
                     self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
                 position += len(append.data)
@@ -157,21 +161,22 @@ class Writer:
         """Let readers see the run; the answer is who is to be told."""
         run, self._run = self._run, []
         segment = self.segments.active
-        written = [append for append in run if append.data is not None]
-        now = self._home.clock.now()
-        for append in written:
-            segment.note(append.header, append.position)
-            self.written_producers.replay(append.header, now)
+        first = segment.next_offset
+        batches: list[bytes] = []
+        ends: list[int] = []
+        for append in run:
+            if append.data is not None:
+                segment.note(append.header, append.position)
+                if append.header.producer_id != NO_PRODUCER_ID:
+                    self.written_producers.replay(append.header, self._home.clock.now())
+                batches.append(append.data)
+                ends.append(segment.next_offset)
         if synced:
             self._note_synced()
-        if written:
-            self._home.tails.add(
-                self.name,
-                written[0].header.base_offset,
-                [append.data for append in written if append.data is not None],
-                [append.header.last_offset + 1 for append in written],
-            )
-            self._tell_watchers()
+        if batches:
+            self._home.tails.add(self.name, first, batches, ends)
+            if self.watchers:
+                self._tell_watchers()
         return run
 
     def _tell_watchers(self) -> None:
@@ -185,11 +190,12 @@ class Writer:
         written = [append for append in self._run if append.data is not None]
         if not written:
             return
-        self._begin_epoch(written[0].header.leader_epoch, written[0].header.base_offset)
+        first = written[0]
+        self._begin_epoch(first.header.leader_epoch, first.header.base_offset)
         data = [append.data for append in written if append.data is not None]
-        self.segments.active.file().write(data, written[0].position)
+        self.segments.active.file().write(data, first.position)
         self.dirty = True
-        self._unsynced_records += sum(append.header.count for append in written)
+        self._unsynced_records += written[-1].header.last_offset + 1 - first.header.base_offset
         if self._unsynced_since is None:
             self._unsynced_since = self._home.clock.elapsed()
 
@@ -242,8 +248,6 @@ class Writer:
 
     def _must_roll(self, position: int, append: Append, now: int) -> bool:
         segment = self.segments.active
-        if position == 0:
-            return False
         return (
             position + append.header.size > self.settings.segment_bytes
             or append.header.last_offset - segment.base_offset > INT32_MAX

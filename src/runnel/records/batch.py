@@ -123,28 +123,25 @@ def validate(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def validate_body(data: Buffer, position: int, header: BatchHeader) -> BatchHeader:
-    """The same for a header that was parsed already."""
-    if header.magic != MAGIC:
-        raise CorruptBatch(f"batch of format {header.magic}, only format {MAGIC} is known")
-    if header.length < HEADER_SIZE - LENGTH_PREFIX:
-        raise CorruptBatch(f"batch says that it has {header.length} bytes, fewer than its own header")
-    end = position + header.size
+    """The same for a header that was parsed already. Every append and every recovery pays for each line here."""
+    base_offset, length, _, magic, expected, attributes, delta, _, _, _, _, _, count = header
+    if magic != MAGIC:
+        raise CorruptBatch(f"batch of format {magic}, only format {MAGIC} is known")
+    if length < HEADER_SIZE - LENGTH_PREFIX:
+        raise CorruptBatch(f"batch says that it has {length} bytes, fewer than its own header")
+    end = position + length + LENGTH_PREFIX
     if end > len(data):
-        raise CorruptBatch(f"batch of {header.size} bytes in {len(data) - position} that are left")
+        raise CorruptBatch(f"batch of {end - position} bytes in {len(data) - position} that are left")
     checksum = crc32c(memoryview(data)[position + CHECKED_FROM : end])
-    if checksum != header.checksum:
-        raise CorruptBatch(f"checksum of the batch is {checksum:#010x}, its header says {header.checksum:#010x}")
-    _validate_fields(header)
+    if checksum != expected:
+        raise CorruptBatch(f"checksum of the batch is {checksum:#010x}, its header says {expected:#010x}")
+    if attributes & ~KNOWN_ATTRIBUTES or attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptBatch(f"batch with unknown attributes {attributes & 0xFFFF:#06x}")
+    if count < 0 or delta < 0 or count > delta + 1:
+        raise CorruptBatch(f"batch of {count} records over {delta + 1} offsets")
+    if base_offset < 0 or base_offset + delta >= INT64_MAX:  # the offset after it must be one too
+        raise CorruptBatch(f"batch at offsets {base_offset} to {base_offset + delta}")
     return header
-
-
-def _validate_fields(header: BatchHeader) -> None:
-    if header.attributes & ~KNOWN_ATTRIBUTES or header.attributes & CODEC_MASK > Codec.ZSTD:
-        raise CorruptBatch(f"batch with unknown attributes {header.attributes & 0xFFFF:#06x}")
-    if header.count < 0 or header.last_offset_delta < 0 or header.count > header.last_offset_delta + 1:
-        raise CorruptBatch(f"batch of {header.count} records over {header.last_offset_delta + 1} offsets")
-    if header.base_offset < 0 or header.last_offset >= INT64_MAX:  # the offset after it must be one too
-        raise CorruptBatch(f"batch at offsets {header.base_offset} to {header.last_offset}")
 
 
 def batches_of(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

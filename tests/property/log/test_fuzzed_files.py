@@ -28,7 +28,7 @@ import pytest
 
 from runnel.errors import DamagedLog, OffsetOutOfRange, RunnelError, UnusableDirectory
 from runnel.files import read_file
-from runnel.log import Codec, Log, LogSettings, Partition, Record, TopicSettings, open_log
+from runnel.log import Codec, Finding, Log, LogSettings, Partition, Record, TopicSettings, open_log
 from runnel.log.checkpoints import RECOVERY_POINTS, START_OFFSETS
 from runnel.log.synced import FILE_NAME as SYNCED_OFFSETS
 from runnel.records import Producer, batches_of, build_batch, records_of
@@ -38,6 +38,8 @@ DATA = "/data"
 SETTINGS = LogSettings(low_disk_bytes=0, sync_workers=1, open_files=8, tail_cache_bytes=2_000)
 TOPIC = TopicSettings(segment_bytes=2_500, index_interval_bytes=200, retention_ms=-1)
 TOPICS = ("orders", "notes")
+DAMAGED_SEGMENT = "notes-0/00000000000000000000.log"
+REFUSED_IF_UNREADABLE = {"runnel-log.json", RECOVERY_POINTS, START_OFFSETS}
 PATIENCE = 300_000  # file operations; a round needs some thousands
 
 
@@ -114,8 +116,7 @@ def write(
 def damage_a_segment(log: Log, files: FaultyFiles) -> None:
     """One segment of `notes` is damaged and known to be, so that there is a `.damage` file to mutate."""
     notes = log.partition("notes")
-    first = sorted(name for name in files.list(f"{DATA}/notes-0") if name.endswith(".log"))[0]
-    file = files.open(f"{DATA}/notes-0/{first}")
+    file = files.open(f"{DATA}/{DAMAGED_SEGMENT}")
     positions = [position for position, _ in batches_of(file.read(file.size(), 0))]
     file.write([b"\xff\xff"], positions[4] + 70)
     with pytest.raises(DamagedLog):
@@ -284,6 +285,7 @@ def check(origin: Origin, mutated: Mutated, chance: random.Random) -> None:
     try:
         log = opened(files, clock)
     except UnusableDirectory:
+        assert mutated.touched & REFUSED_IF_UNREADABLE, "only what cannot be made anew makes a directory unusable"
         return
     usable = [topic for topic in TOPICS if opens(log, topic)]
     if not usable:
@@ -334,11 +336,18 @@ def check_partition(origin: Origin, mutated: Mutated, log: Log, topic: str, chan
 
 def tail_is_told(origin: Origin, mutated: Mutated, log: Log, topic: str) -> bool:
     partition = log.partition(topic)
-    if any(finding.offset <= partition.end_offset for finding in partition.findings):
+    if any(finding.offset == partition.end_offset for finding in partition.findings):
+        return True
+    if any(finding.damage and not is_old(finding) for finding in partition.findings):
         return True
     # Nothing on the disk knows that there was more: see above.
     points = dict(re.findall(r"(\w+) 0 (\d+)", mutated.contents.get(RECOVERY_POINTS, b"").decode(errors="replace")))
     return SYNCED_OFFSETS in mutated.touched and int(points.get(topic, 0)) <= partition.end_offset
+
+
+def is_old(finding: Finding) -> bool:
+    """Whether it is the damage that was there before."""
+    return finding.path == f"{DATA}/{DAMAGED_SEGMENT}"
 
 
 def walk(partition: Partition, told: set[int]) -> Iterator[Record]:

@@ -10,6 +10,7 @@ from runnel.errors import Closed, PartitionFailed
 from runnel.files import DiskFile, DiskFiles
 from runnel.log import Appended, Record, TopicSettings, open_log
 from runnel.log.appends import Append
+from runnel.log.group_commit import GroupCommit
 from runnel.records import Producer, build_batch
 from runnel.testing import FaultyFiles
 from tests.unit.log.stage import Stage, batch, fill, value_at
@@ -258,15 +259,16 @@ def test_the_background_syncs_a_relaxed_topic_when_its_time_has_come(tmp_path: P
         assert files.segment_synced.wait(PATIENCE)
 
 
-def test_closing_a_log_of_relaxed_topics_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_relaxed_topic_in_the_last_round_starts_no_thread() -> None:
     before = set(threading.enumerate())
-    log = open_log(tmp_path / "data")
-    partition = log.partition("orders", 0, TopicSettings(flush_ms=3_600_000))
-    partition.append_batch(batch(b"tea"))
-    partition._writer.submit(batch(b"milk"))
-    log._commits.enlist(partition._writer, wake=False)  # for the last round
-    log.close()
+    stage = Stage()
+    writer = stage.partition(flush_ms=3_600_000)._writer
+    commits = GroupCommit(stage.clock, 1, background=True)
+    append = writer.submit(batch(b"tea"))
+    commits.enlist(writer, wake=False)
+    commits.close()
 
+    assert append.done
     assert set(threading.enumerate()) == before
 
 

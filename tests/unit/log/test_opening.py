@@ -72,10 +72,14 @@ def readable(partition: Partition) -> list[int]:
             for record in partition.records(offset):
                 found.append(record.offset)
                 offset = record.offset + 1
-        except DamagedLog as damage:
-            if damage.next_offset is None:
-                return found
-            offset = damage.next_offset
+        except DamagedLog as error:
+            damage = error
+        else:
+            continue
+        if damage.next_offset is None:
+            return found
+        assert damage.first_offset <= offset < damage.next_offset, "only who asks for damaged records is told"
+        offset = damage.next_offset
     return found
 
 
