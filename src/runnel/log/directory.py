@@ -34,13 +34,14 @@ from runnel.log.open_files import OpenFiles
 from runnel.log.synced import FILE_NAME as SYNCED_FILE
 from runnel.log.synced import SyncedOffsets
 from runnel.log.tail import TailCache
-from runnel.settings import INT32_MAX, SECOND, LogSettings
+from runnel.settings import INT32_MAX, MIB, LogSettings
 
 FORMAT = 1
 LOCK_FILE = ".lock"
 META_FILE = "runnel-log.json"
 CLEAN_FILE = ".clean"
 DELETED_SUFFIX = "-delete"
+ROOM_BETWEEN_LOOKS = 8 * MIB
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +62,7 @@ class DataDirectory:
         self.was_clean = True
         self._lock = threading.Lock()
         self._owned: Lock | None = None
-        self._disk_checked: int | None = None
-        self._free = 0
+        self._room = 0  # may be written before the disk is asked again how much is free
 
     # --- open and close
 
@@ -209,16 +209,16 @@ class DataDirectory:
         write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
 
     def refuse_if_disk_low(self, size: int) -> None:
-        """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none."""
-        if not self.settings.low_disk_bytes:
-            return
-        now = self.clock.elapsed()
-        if self._disk_checked is None or now - self._disk_checked >= SECOND:
-            self._free = self.files.free_space(self.path)
-            self._disk_checked = now  # only now: other threads rely on what was found
-        if self._free - size < self.settings.low_disk_bytes:
-            raise DiskLow(self.path, self._free, self.settings.low_disk_bytes)
-        self._free -= size
+        """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none.
+
+        The disk is asked again after so many bytes, and each time while it is low.
+        """
+        self._room -= size
+        if self._room < 0 and self.settings.low_disk_bytes:
+            free, mark = self.files.free_space(self.path), self.settings.low_disk_bytes
+            self._room = min(free - size - mark, ROOM_BETWEEN_LOOKS)
+            if self._room < 0:
+                raise DiskLow(self.path, free, mark)
 
     def partitions(self) -> list[TopicPartition]:
         """Those that have a folder, in order."""

@@ -52,9 +52,9 @@ class Reader:
         try:
             found = self._slice_of(segment, offset, max_bytes)
         except DamagedLog as error:
-            if error.first_offset <= offset:
+            if error.first_offset <= offset and (error.next_offset is None or offset < error.next_offset):
                 raise
-            found = self._slice_of(segment, offset, max_bytes)  # up to the damage, which is known by now
+            return self.read(offset, max_bytes)  # before or behind the damage, which is known by now
         self._remember(segment, found.end)
         return Batches(found.data, found.end.offset, segment, found.end.position - len(found.data))
 

@@ -10,7 +10,7 @@ it is never ahead. A torn entry fails its checksum and counts as unknown.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import struct
 import threading
 
@@ -22,13 +22,15 @@ FILE_NAME = "synced-offsets"
 VALUE = struct.Struct(">qI")
 NAME_LENGTH = struct.Struct(">H")
 
+logger = logging.getLogger(__name__)
+
 
 class SyncedOffsets:
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
         self._lock = threading.Lock()
-        self._positions: dict[str, int] = {}
+        self._positions: dict[str, tuple[int, bytes]] = {}  # of the entry, with the encoded name
         self._end = 0
         self._file: File | None = None
 
@@ -52,7 +54,7 @@ class SyncedOffsets:
         entries = bytearray()
         self._positions = {}
         for name, offset in offsets.items():
-            self._positions[name] = len(entries)
+            self._positions[name] = (len(entries), name.encode())
             entries += _entry(name, offset)
         replace_file(self._files, self._path, bytes(entries))
         self._end = len(entries)
@@ -60,19 +62,22 @@ class SyncedOffsets:
 
     def note(self, name: str, offset: int) -> None:
         """Write down that all before `offset` is synced. It is a hint: if it cannot be written, the old one stays."""
-        file, position = self._file, self._positions.get(name)
+        file, known = self._file, self._positions.get(name)
         if file is None:
             return
-        with contextlib.suppress(OSError):
-            if position is not None:
-                file.write([VALUE.pack(offset, _checksum(offset, name.encode()))], position)
+        try:
+            if known is not None:
+                position, encoded = known
+                file.write([VALUE.pack(offset, _checksum(offset, encoded))], position)
             else:
                 self._add(file, _entry(name, offset), name)
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", self._path, error)
 
     def _add(self, file: File, entry: bytes, name: str) -> None:
         with self._lock:
             file.write([entry], self._end)
-            self._positions[name] = self._end
+            self._positions[name] = (self._end, name.encode())
             self._end += len(entry)
 
 
