@@ -299,7 +299,7 @@ def test_a_disk_that_others_fill_is_noticed_after_some_writes() -> None:
     partition.append_batch(batch(b"tea"))
     stage.files.capacity = stage.files.used + 10_100
     home = stage.log._home
-    for _ in range(ROOM_BETWEEN_LOOKS // MIB - 1):
+    for _ in range(ROOM_BETWEEN_LOOKS // MIB):
         home.refuse_if_disk_low(MIB)
     with pytest.raises(DiskLow):
         home.refuse_if_disk_low(MIB)
