@@ -24,12 +24,8 @@ WIDTH_WITHOUT_TERMINAL = 140
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure, and print the tables."
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="a benchmark; all of them when none is named"
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and print the tables.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark; all of them when none is named")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--quick", action="store_true", help="one round with small sizes; keeps no numbers")
     chosen = parser.parse_args(arguments)
@@ -42,9 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
     options = harness.Options(rounds=1, quick=True) if chosen.quick else harness.Options()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
-    figures = [
-        figure for name in chosen.names or programs for figure in run(name, programs[name], options, console)
-    ]
+    figures = [figure for name in chosen.names or programs for figure in run(name, programs[name], options, console)]
     if chosen.quick:
         return 0
     missed = harness.missed(figures)
@@ -57,9 +51,7 @@ def discover() -> dict[str, ModuleType]:
     """The modules of this package that have a function `run`, by name."""
     names = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in sorted(names)}
-    return {
-        name: module for name, module in modules.items() if inspect.isfunction(getattr(module, "run", None))
-    }
+    return {name: module for name, module in modules.items() if inspect.isfunction(getattr(module, "run", None))}
 
 
 def run(name: str, program: ModuleType, options: harness.Options, console: Console) -> list[harness.Figure]:

@@ -136,8 +136,8 @@ MUTANTS = [
     Mutant(
         "left-overs of a failed write readable",
         "log/segment.py",
-        "            if limit is not None and header.base_offset >= limit:\n                break\n",
-        "",
+        "            if limit is not None and self.next_offset >= limit:\n                return",
+        "            if False:\n                return",
     ),
     Mutant("older batches of producers forgotten", "log/producers.py", "        body += older\n", ""),
     Mutant(

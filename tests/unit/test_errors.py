@@ -120,4 +120,4 @@ def test_the_tree_in_the_docstring_shows_every_error_under_its_parent() -> None:
             drawn[found[2]] = above[-1] if above else "Exception"
             above.append(found[2])
 
-    assert drawn == {kind.__name__: kind.__base__.__name__ for kind in CLASSES}
+    assert drawn == {kind.__name__: kind.__mro__[1].__name__ for kind in CLASSES}

@@ -42,9 +42,7 @@ def test_import_runnel_does_not_import_pyspark():
 
 def test_only_pipeline_and_the_kit_for_users_import_pyspark(graph):
     strangers = {
-        module
-        for module in importers(graph, "pyspark")
-        if not within(module, "runnel.pipeline", "runnel.testing")
+        module for module in importers(graph, "pyspark") if not within(module, "runnel.pipeline", "runnel.testing")
     }
     assert strangers == set()
 

@@ -116,7 +116,11 @@ def test_the_default_is_durable_and_keeps_a_lot_in_memory() -> None:
 
 
 def test_settings_are_read_by_kafkas_names() -> None:
-    names = {"segment.bytes": "1048576", "retention.ms": -1, "message.timestamp.type": "LogAppendTime"}
+    names: dict[str, str | int] = {
+        "segment.bytes": "1048576",
+        "retention.ms": -1,
+        "message.timestamp.type": "LogAppendTime",
+    }
 
     assert TopicSettings.from_names(names) == TopicSettings(
         segment_bytes=MIB, retention_ms=-1, message_timestamp_type=TimestampType.LOG_APPEND_TIME

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from runnel.log import Log, LogSettings, Partition, Record, TopicSettings, open_log
 from runnel.records import NO_TIMESTAMP, Producer, build_batch
@@ -29,8 +30,8 @@ class Stage:
             DATA, settings=self.settings, files=self.files, clock=self.clock, chance=Random(0), background=False
         )
 
-    def partition(self, topic: str = "orders", **settings: object) -> Partition:
-        return self.log.partition(topic, 0, TopicSettings(**settings) if settings else None)  # type: ignore[arg-type]
+    def partition(self, topic: str = "orders", **settings: Any) -> Partition:
+        return self.log.partition(topic, 0, TopicSettings(**settings) if settings else None)
 
     def stop_and_start(self) -> Log:
         self.log.close()

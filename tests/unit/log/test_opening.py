@@ -239,15 +239,6 @@ def test_damage_in_the_last_segment_is_found_by_the_start_and_a_new_segment_begi
         assert offsets(partition, COUNT) == [COUNT]
 
 
-@STOPPED
-def test_who_begins_behind_the_damage_does_not_hear_of_it(data: Path) -> None:
-    for position in [position_of(data, offset) for offset in (12, 14)]:
-        flip(segment(data, 11), position + 16)
-    segment(data, 11, ".index").unlink()
-    with open_on_disk(data) as log:
-        assert offsets(orders(log), 15) == list(range(15, COUNT))
-
-
 @KILLED
 def test_the_damaged_file_is_left_as_it_is(data: Path) -> None:
     flip(segment(data, 22), position_of(data, 25) + 70)

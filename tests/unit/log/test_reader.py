@@ -1,5 +1,6 @@
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.unit.log.stage import DATA, Stage, batch, fill, offsets, segment_path
 ANYWHERE = pytest.mark.parametrize("cache", [0, 64 * 1024], ids=["from the disk", "from memory"])
 
 
-def stage_with(batches: int, *, records: int = 1, cache: int = 0, size: int = 100, **settings: object) -> Stage:
+def stage_with(batches: int, *, records: int = 1, cache: int = 0, size: int = 100, **settings: Any) -> Stage:
     stage = Stage(tail_cache_bytes=cache)
     fill(stage.partition(**settings), batches, records=records, size=size)
     return stage
@@ -142,6 +143,17 @@ def test_a_bit_that_makes_a_batch_a_marker_is_noticed() -> None:
     with pytest.raises(DamagedLog) as damaged:
         list(partition.records())
     assert damaged.value.first_offset == 1
+
+
+@pytest.mark.parametrize("offset", [0, 1, 5, 9])
+def test_who_reads_before_or_behind_a_damage_does_not_hear_of_it(offset: int) -> None:
+    stage = stage_with(10, index_interval_bytes=10**6)
+    partition = stage.partition()
+    size = len(partition.read(0, max_bytes=1).data)
+    for number in (2, 4):
+        stage.files.open(f"{DATA}/{segment_path(partition, 0)}").write([b"?"], number * size + 16)
+
+    assert bases(partition, offset, 1) == [offset]
 
 
 # --- while others write and delete
@@ -276,7 +288,7 @@ def test_waiting_for_what_is_there_returns_at_once() -> None:
 # --- by time
 
 
-def stage_at(*batches: list[int], **settings: object) -> Stage:
+def stage_at(*batches: list[int], **settings: Any) -> Stage:
     """One batch for each list of timestamps."""
     stage = Stage(tail_cache_bytes=0)
     partition = stage.partition(**settings)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from runnel.log.retention import SegmentFacts, expired
@@ -51,7 +53,7 @@ def test_the_stricter_of_both_limits_decides() -> None:
 # --- what happens then
 
 
-def stage_with_segments(**settings: object) -> Stage:
+def stage_with_segments(**settings: Any) -> Stage:
     """Segments from offsets 0, 8 and 16, a minute apart."""
     stage = Stage()
     partition = stage.partition(**settings)

@@ -18,7 +18,7 @@ def batch(base: int, count: int = 2, size: int = 50) -> bytes:
 FIRST, SECOND, THIRD = batch(10), batch(12), batch(14)
 
 
-def file_with(*parts: bytes) -> File:
+def file_with(*parts: bytes | bytearray) -> File:
     file = FaultyFiles().open("/segment", create=True)
     file.write(parts, 0)
     return file

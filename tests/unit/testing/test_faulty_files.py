@@ -245,9 +245,7 @@ def test_an_unsynced_directory_may_vanish_with_everything_in_it() -> None:
     files.sync_directory("/data/orders-0")
 
     assert names_left(files) == {"", "orders-0"}
-    assert all(
-        left.list("/data/orders-0") == ["log"] for left in power_cuts(files) if left.exists("/data/orders-0")
-    )
+    assert all(left.list("/data/orders-0") == ["log"] for left in power_cuts(files) if left.exists("/data/orders-0"))
 
 
 def test_a_replaced_file_is_the_old_or_the_new_one_after_a_crash_at_any_operation() -> None:
@@ -452,9 +450,7 @@ def test_a_fault_strikes_the_named_operations_in_the_middle() -> None:
         ("sync_directory", lambda files: files.sync_directory("/data")),
     ],
 )
-def test_an_operation_that_fails_changes_nothing(
-    operation: str, call: Callable[[FaultyFiles], object]
-) -> None:
+def test_an_operation_that_fails_changes_nothing(operation: str, call: Callable[[FaultyFiles], object]) -> None:
     files = disk_with(log=OLD)
     files.make_directory("/empty")
     files.fail(operation)
