@@ -18,6 +18,7 @@ Its class says whether trying again can help.
         │   ├── OutOfOrderSequence
         │   └── StaleProducerEpoch
         ├── DamagedLog            bytes that were synced are not what was written
+        ├── UnreadableRecords     a batch is as its producer sent it, but its records cannot be unpacked
         ├── UnusableDirectory     not a data directory of ours, or of a newer format
         ├── ReplayFailed          a state that lives in a log could not be rebuilt
         └── Closed                the log was closed
@@ -159,6 +160,20 @@ class DamagedLog(Permanent):
         )
         self.path = path
         self.position = position
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+
+
+class UnreadableRecords(Permanent):
+    """A batch is as its producer sent it, checksum and all, but its records cannot be unpacked."""
+
+    def __init__(self, first_offset: int, next_offset: int, reason: str) -> None:
+        super().__init__(
+            f"the batch with offsets {first_offset} to {next_offset - 1} was written as its producer sent it, "
+            f"but its records cannot be unpacked: {reason}",
+            hint=f"see to the producer, and read on from offset {next_offset}",
+        )
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.reason = reason

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from runnel.files import replace_file
 from runnel.log.open_files import OpenFiles
 
 
@@ -58,23 +59,36 @@ class Entries:
         self.saved = False
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` entries."""
+        """Keep the first `count` entries. If none is kept the file stays as it is until `save` replaces it."""
         saved, memory = self._parts
         kept = memory[: max(0, count - saved) * self._shape.size]
         self._parts = (min(saved, count), kept)
         if count < saved:
-            self._files.get(self._path).truncate(count * self._shape.size)
+            if count:
+                self._files.get(self._path).truncate(count * self._shape.size)
+            else:
+                self.saved = False
 
     def save(self) -> None:
-        """Write the entries in memory to the file, synced."""
+        """Write the entries in memory to the file, synced.
+
+        All of them at once replace the file as a whole: of an index that is made anew, a crash must leave no part.
+        """
         saved, memory = self._parts
-        file = self._files.get(self._path, create=True)
+        if saved:
+            self._append(saved, memory)
+        else:
+            replace_file(self._files.files, self._path, bytes(memory))
+            self._files.forget(self._path)
+        self._parts = (saved + len(memory) // self._shape.size, bytearray())
+        self.saved = True
+
+    def _append(self, saved: int, memory: bytearray) -> None:
+        file = self._files.get(self._path)
         size = saved * self._shape.size
         file.write([bytes(memory)], size)
         file.truncate(size + len(memory))
         file.sync()
-        self._parts = (saved + len(memory) // self._shape.size, bytearray())
-        self.saved = True
 
     def bisect(self, column: int, value: int) -> int:
         """The number of entries whose column is at most `value`."""

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runnel.errors import CorruptBatch
+from runnel.errors import CorruptBatch, InvalidBatch, UnreadableRecords
 from runnel.files import File
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
 from runnel.log.damage import Damage, read_damage, write_damage
@@ -25,7 +25,7 @@ from runnel.log.index import Indexed, OffsetIndex, Timed, TimeIndex
 from runnel.log.open_files import OpenFiles
 from runnel.log.place import Place
 from runnel.log.walk import Broken, headers, next_whole_batch
-from runnel.records import HEADER_SIZE, BatchHeader, parse_header, records_of
+from runnel.records import HEADER_SIZE, BatchHeader, parse_header, records_of, validate
 from runnel.records.batch import LENGTH_PREFIX, MAGIC
 from runnel.records.record import NO_TIMESTAMP, Record
 
@@ -380,7 +380,7 @@ class Segment:
         for position, header in headers(file, start.position, end, start.offset):
             if header.max_timestamp < timestamp or header.last_offset < least_offset:
                 continue
-            for record in checked_records(file.read(header.size, position), position):
+            for record in _readable_records(file.read(header.size, position), position):
                 if record.timestamp >= timestamp and record.offset >= least_offset:
                     return record
         if self.damage and end == self.damage.start.position:
@@ -397,8 +397,9 @@ class Segment:
                 largest = max(largest, header.max_timestamp)
             else:  # some of its records are before the offset
                 found = self.read(self.locate(offset), offset, 1)
-                records = checked_records(bytes(found.data), found.end.position - len(found.data))
-                largest = max(record.timestamp for record in records if record.offset >= offset)
+                records = _readable_records(bytes(found.data), found.end.position - len(found.data))
+                times = (record.timestamp for record in records if record.offset >= offset)
+                largest = max(times, default=NO_TIMESTAMP)
         return largest
 
     def _before_time(self, timestamp: int, least_offset: int) -> Place:
@@ -454,11 +455,26 @@ def _headers_between(file: File, start: Place, end: int, offset: int) -> Iterato
 
 
 def checked_records(batch: bytes, position: int) -> list[Record]:
-    """The records of a batch that was read from `position`; Broken if it is not what was written."""
+    """The records of a batch that was read from `position`.
+
+    Broken if it is not what was written; UnreadableRecords if it is, but its producer wrote no records.
+    """
     try:
-        return records_of(batch)
+        header = validate(batch)
     except CorruptBatch as error:
         raise Broken(position, parse_header(batch).base_offset, error.what) from error
+    try:
+        return records_of(batch)
+    except InvalidBatch as error:
+        raise UnreadableRecords(header.base_offset, header.last_offset + 1, error.what) from error
+
+
+def _readable_records(batch: bytes, position: int) -> list[Record]:
+    """The same for a search, to which a record that nobody can read does not matter."""
+    try:
+        return checked_records(batch, position)
+    except UnreadableRecords:
+        return []
 
 
 def damage_at(file: File, broken: Broken, end: int, end_offset: int | None = None) -> Damage:

@@ -125,9 +125,30 @@ def test_a_lookup_after_the_entries_were_cut_is_a_struct_error() -> None:
 
 def test_saving_syncs_the_file() -> None:
     files = FaultyFiles()
-    offset_index(OpenFiles(files, 8), (1_010, 500)).entries.save()
+    index = offset_index(OpenFiles(files, 8), (1_010, 500))
+    index.entries.save()
+    index.add(1_020, 900)
+    index.entries.save()
 
     assert files.history[-1] == f"sync {PATH}"
+
+
+def test_an_index_that_is_saved_for_the_first_time_replaces_the_file_as_a_whole() -> None:
+    files = FaultyFiles()
+    offset_index(OpenFiles(files, 8), (1_010, 500)).entries.save()
+
+    assert files.history[-3:-1] == [f"sync {PATH}.tmp", f"rename {PATH}.tmp -> {PATH}"]
+
+
+def test_an_index_that_is_made_anew_keeps_its_old_file_until_it_is_saved() -> None:
+    files = FaultyFiles()
+    index = offset_index(OpenFiles(files, 8), (1_010, 500), (1_020, 900))
+    index.entries.save()
+    index.entries.cut(0)
+
+    assert len(index.entries) == 0
+    assert not index.entries.saved
+    assert files.open(PATH).size() == 16
 
 
 def test_a_bisection_never_answers_with_an_entry_that_is_too_large_even_in_disorder() -> None:

@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
-from runnel.errors import DamagedLog, OffsetOutOfRange
-from runnel.log import Partition, Record, open_log
+from runnel.errors import DamagedLog, OffsetOutOfRange, UnreadableRecords
+from runnel.log import LogSettings, Partition, Record, open_log
 from runnel.records import CONTROL, Producer, batches_of, build_batch, records_of
+from runnel.settings import MIB
 from tests.unit.log.stage import DATA, Stage, batch, fill, offsets, segment_path
 
 ANYWHERE = pytest.mark.parametrize("cache", [0, 64 * 1024], ids=["from the disk", "from memory"])
@@ -383,3 +385,27 @@ def test_the_largest_time_is_that_of_the_records_that_are_left() -> None:
 
     assert record is not None
     assert record.offset == 2
+
+
+def lying_batch() -> bytes:
+    """A batch with a right checksum whose records are none, as a faulty client may send it."""
+    whole = bytearray(build_batch([Record(b"tea", timestamp=5)]))
+    whole[-1] ^= 0xFF  # the number of headers
+    whole[17:21] = crc32c(bytes(whole[21:])).to_bytes(4, "big")
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("tail_cache_bytes", [0, MIB])
+def test_a_batch_that_its_producer_built_wrongly_is_no_damage(tmp_path: Path, tail_cache_bytes: int) -> None:
+    with open_log(tmp_path / "data", settings=LogSettings(tail_cache_bytes=tail_cache_bytes)) as log:
+        partition = log.partition("orders")
+        partition.append([Record(b"before", timestamp=1)])
+        partition.append_batch(lying_batch())
+        partition.append([Record(b"after", timestamp=9)])
+        with pytest.raises(UnreadableRecords) as caught:
+            list(partition.records())
+
+        assert (caught.value.first_offset, caught.value.next_offset) == (1, 2)
+        assert [record.value for record in partition.records(2)] == [b"after"]
+        assert partition.find_time(5) == Record(b"after", timestamp=9, offset=2)
+        assert not list((tmp_path / "data" / "orders-0").glob("*.damage"))

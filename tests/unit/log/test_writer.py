@@ -149,10 +149,10 @@ def test_a_full_segment_is_synced_with_its_indexes_before_the_next_one_exists() 
     fill(partition, 50)
     before = len(stage.files.history)
     partition.roll()
-    steps = [line.split()[0] + " " + line.rpartition(".")[2] for line in stage.files.history[before:]]
+    steps = [f"{line.split()[0]} {line.partition('.')[2]}" for line in stage.files.history[before:]]
 
-    synced = [steps.index(f"sync {suffix}") for suffix in ("log", "index", "timeindex")]
-    assert max(synced) < steps.index("create tmp")
+    synced = [steps.index(f"sync {suffix}") for suffix in ("log", "index.tmp", "timeindex.tmp")]
+    assert max(synced) < steps.index("create log.tmp")
 
 
 def test_a_segment_that_turns_out_to_be_damaged_takes_no_more_writes() -> None:
