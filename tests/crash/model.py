@@ -69,6 +69,7 @@ class Modelled:
     visible: list[Batch] = field(default_factory=list)
     waiting: list[Batch] = field(default_factory=list)
     lost: list[Batch] = field(default_factory=list)
+    lost_in: int = -1  # the epoch in which they were lost
     synced: int = 0
     epoch: int = -1
 
@@ -441,13 +442,13 @@ class World:
     def _dropped(self, model: Modelled, partition: Partition) -> None:
         """All that was not synced is gone from sight."""
         everything = model.visible + model.waiting
+        lost = [batch for batch in everything if batch.end > partition.end_offset]
         model.visible = [batch for batch in everything if batch.end <= partition.end_offset]
-        model.lost = [batch for batch in everything if batch.end > partition.end_offset]
         model.waiting = []
-        if model.durable:
-            assert all(batch.end <= partition.end_offset for batch in everything if batch not in model.lost)
+        if partition.leader_epoch != model.lost_in:  # else it failed before, and took nothing since
+            model.lost, model.lost_in = lost, partition.leader_epoch
         model.synced = partition.synced_offset
-        self._forget_sequences(model.lost)
+        self._forget_sequences(lost)
 
     def _settled(self, model: Modelled, partition: Partition) -> None:
         """The fault met something else, or the partition healed itself: what waited was answered or refused."""
