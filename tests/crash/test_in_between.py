@@ -1,7 +1,8 @@
 """What others see, and what is left, in the moments between a write and its sync."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,26 +38,36 @@ class InterceptedFiles(DiskFiles):
         return InterceptedFile(path, 2, lambda: self.before_sync()) if path.endswith(".log") else plain
 
 
+@contextmanager
+def held_at_the_sync(files: InterceptedFiles) -> Iterator[threading.Event]:
+    """The next sync waits until the block is left; the event tells that it was reached."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        reached.set()
+        assert go_on.wait(PATIENCE)
+
+    files.before_sync = wait
+    try:
+        yield reached
+    finally:
+        go_on.set()
+
+
 def test_nobody_sees_a_record_that_is_written_but_not_synced(tmp_path: Path) -> None:
     files = InterceptedFiles()
     with open_log(tmp_path / "data", files=files) as log:
         partition = log.partition("orders")
-        at_the_disk, go_on = threading.Event(), threading.Event()
-
-        def wait() -> None:
-            at_the_disk.set()
-            assert go_on.wait(PATIENCE)
-
-        files.before_sync = wait
-        append = partition.submit(build_batch([Record(b"tea", timestamp=1)]))
-        assert at_the_disk.wait(PATIENCE)
-        assert (tmp_path / "data" / "orders-0" / "00000000000000000000.log").stat().st_size > 0, "it is in the file"
-        assert partition.end_offset == 0
-        assert not partition.read(0).data
-        assert list(partition.records()) == []
-        assert partition.find_time(0) is None
-        assert not append.done
-        go_on.set()
+        with held_at_the_sync(files) as reached:
+            append = partition.submit(build_batch([Record(b"tea", timestamp=1)]))
+            assert reached.wait(PATIENCE)
+            written = (tmp_path / "data" / "orders-0" / "00000000000000000000.log").stat().st_size
+            assert written > 0, "it is in the file"
+            assert partition.end_offset == 0
+            assert not partition.read(0).data
+            assert list(partition.records()) == []
+            assert partition.find_time(0) is None
+            assert not append.done
         assert append.result(PATIENCE).base_offset == 0
         assert [record.value for record in partition.records()] == [b"tea"]
 
@@ -65,20 +76,13 @@ def test_a_repetition_is_answered_only_after_the_sync_of_the_first(tmp_path: Pat
     files = InterceptedFiles()
     with open_log(tmp_path / "data", files=files) as log:
         partition = log.partition("orders")
-        at_the_disk, go_on = threading.Event(), threading.Event()
-
-        def wait() -> None:
-            at_the_disk.set()
-            assert go_on.wait(PATIENCE)
-
-        files.before_sync = wait
         batch = build_batch([Record(b"tea", timestamp=1)], producer=Producer(7, 0, 0))
-        first = partition.submit(batch)
-        assert at_the_disk.wait(PATIENCE)
-        again = partition.submit(batch)
-        assert not first.done
-        assert not again.done
-        go_on.set()
+        with held_at_the_sync(files) as reached:
+            first = partition.submit(batch)
+            assert reached.wait(PATIENCE)
+            again = partition.submit(batch)
+            assert not first.done
+            assert not again.done
         assert again.result(PATIENCE).duplicate
         assert first.done
 

@@ -87,6 +87,8 @@ class GroupCommit:
             for writer in writers:
                 if writer.is_under_way:
                     _fail(writer, "a commit", error)
+                else:
+                    self.enlist(writer, wake=True)  # others may wait for what it has not taken yet
             raise
 
     def _commit(self, writers: list[Writer]) -> None:

@@ -254,7 +254,7 @@ def test_writes_are_refused_when_the_disk_is_low() -> None:
     )
 
 
-def test_a_refused_write_takes_no_offset() -> None:
+def test_a_refused_write_takes_no_offset_and_writes_go_on_when_there_is_space_again() -> None:
     stage = low()
     partition = stage.partition()
     with pytest.raises(DiskLow):
@@ -278,16 +278,6 @@ def test_reads_go_on_when_the_disk_is_low() -> None:
     stage.files.capacity = stage.files.used
 
     assert offsets(stage.partition()) == [0, 1, 2]
-
-
-def test_writes_go_on_at_once_when_there_is_space_again() -> None:
-    stage = low()
-    partition = stage.partition()
-    with pytest.raises(DiskLow):
-        partition.append_batch(batch(b"tea"))
-    stage.files.capacity = None
-
-    assert partition.append_batch(batch(b"tea")).base_offset == 0
 
 
 def test_a_disk_that_others_fill_is_noticed_after_some_writes() -> None:
