@@ -1,9 +1,9 @@
-"""The log with one protection taken out, to see the crash tests find it.
+"""The log with one protection taken out, to see the tests find it.
 
     python -m tests.crash.mutants [WORD ...]
 
-makes a copy of the source for each mutant whose name has one of the words, changes it, and runs the tests of this
-folder on the copy. Ends with 1 if a mutant survives, or if the text that it changes is no longer there.
+makes a copy of the source for each mutant whose name has one of the words, changes it, and runs the unit and the crash
+tests of the log on the copy. Ends with 1 if a mutant survives, or if the text that it changes is no longer there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+TESTS = ["tests/unit/log", "tests/crash/test_in_between.py", "tests/crash/test_model.py"]
 ROUNDS = 20
 SEED = 7
 
@@ -176,15 +177,7 @@ def found(mutant: Mutant) -> bool:
         shutil.copy(ROOT / "pyproject.toml", folder)
         path = Path(folder, "src/runnel", mutant.file)
         path.write_text(path.read_text().replace(mutant.old, mutant.new, 1))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "tests/crash/test_model.py",
-            "tests/crash/test_in_between.py",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", *TESTS]
         command += ["-m", "not soak", "--rounds", str(ROUNDS), "--seed", str(SEED), "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": f"{folder}/src:{folder}"}
         answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -258,6 +258,11 @@ def test_the_bank_is_the_fold_of_the_durable_decisions(seed: int, rounds: int) -
         machine.stop()
 
 
+@pytest.mark.soak
+def test_the_bank_is_the_fold_of_the_durable_decisions_over_many_histories(seed: int, rounds: int) -> None:
+    test_the_bank_is_the_fold_of_the_durable_decisions(seed, rounds)
+
+
 def test_the_bank_survives_a_crash_at_every_file_operation(seed: int) -> None:
     machine = Machine(Random(seed))
     plan(machine)

@@ -418,8 +418,12 @@ def check_that_it_goes_on(partition: Partition, clock: StoppedClock) -> dict[int
     return added
 
 
-@pytest.mark.parametrize("ordered", [True, False], ids=["times in order", "times out of order"])
-@pytest.mark.parametrize("stop", ["clean", "killed", "torn"])
+STOPS = pytest.mark.parametrize("stop", ["clean", "killed", "torn"])
+ORDERS = pytest.mark.parametrize("ordered", [True, False], ids=["times in order", "times out of order"])
+
+
+@ORDERS
+@STOPS
 def test_mutated_files_never_lose_or_change_a_record_in_silence(
     stop: str, ordered: bool, seed: int, rounds: int
 ) -> None:
@@ -433,7 +437,16 @@ def test_mutated_files_never_lose_or_change_a_record_in_silence(
             raise AssertionError(f"round {number}: {mutated.story}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.parametrize("stop", ["clean", "killed", "torn"])
+@pytest.mark.soak
+@ORDERS
+@STOPS
+def test_many_mutated_files_never_lose_or_change_a_record_in_silence(
+    stop: str, ordered: bool, seed: int, rounds: int
+) -> None:
+    test_mutated_files_never_lose_or_change_a_record_in_silence(stop, ordered, seed, rounds)
+
+
+@STOPS
 def test_without_a_mutation_everything_is_found(stop: str) -> None:
     source = origin(stop, True)
     log = opened(disk_with(source.contents, StoppedClock()), StoppedClock())
