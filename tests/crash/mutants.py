@@ -150,9 +150,9 @@ MUTANTS = [
     Mutant(
         "hint of what is synced written too early",
         "log/writer.py",
-        "        self.segments.active.file().write(data, written[0].position)",
+        "        self.segments.active.file().write(data, first.position)",
         "        self._home.synced.note(self.name, written[-1].header.last_offset + 1)\n"
-        "        self.segments.active.file().write(data, written[0].position)",
+        "        self.segments.active.file().write(data, first.position)",
     ),
     Mutant(
         "gaps not noticed",

@@ -236,10 +236,9 @@ class Segment:
             start = self._last_indexed(file, end)
             self.size, self.next_offset = start
             self.largest = self.times.last() or self.largest
-            # The time index may already know the batches that follow: to index them again would disorder it. If no
-            # offset is indexed, the file may be gone; and the times of the whole segment are no news to the other one.
-            index = not len(self.times.entries) or not start.position
-            return self._walk(file, start, end, limit, index=index)
+            # The time index may already know the batches that follow: to index them again would disorder it.
+            known = len(self.times.entries) > 0
+            return self._walk(file, start, end, limit, index=not known)
         self.forget_indexes()
         self._walk(file, Place(0, self.base_offset), min(end, damage.start.position), limit)
         if damage.resume:

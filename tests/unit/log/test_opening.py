@@ -3,12 +3,14 @@
 import errno
 import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from runnel.errors import DamagedLog, OffsetOutOfRange
-from runnel.log import Log, Partition, Record, TopicSettings
-from runnel.records import Producer, batches_of
+from runnel.log import Log, Partition, Record, TopicSettings, open_log
+from runnel.records import Producer, batches_of, build_batch
+from runnel.testing import FaultyFiles
 from tests.unit.log.stage import (
     DATA,
     Stage,
@@ -516,3 +518,23 @@ def test_a_partition_that_never_held_a_record_opens_after_a_kill() -> None:
 
     assert stage.log.findings == []
     assert stage.partition().append([Record(b"tea")]).base_offset == 0
+
+
+def test_what_a_failed_sync_has_left_in_memory_is_written_again_before_it_is_believed(seed: int) -> None:
+    """The kernel takes those pages for saved: without another write, the next sync would save nothing."""
+    for number in range(40):
+        files = FaultyFiles(chance=Random(seed + number))
+        log = open_log("/data", files=files, background=False)
+        partition = log.partition("orders")
+        partition.append([Record(b"one", timestamp=1)])
+        partition.submit(build_batch([Record(b"two" * 500, timestamp=1)]))
+        files.fail("sync")
+        files.fail("truncate")
+        log.commit()
+        assert partition.failed
+        files = files.kill()
+        log = open_log("/data", files=files, background=False)
+        log.partition("orders").append([Record(b"three", timestamp=1)])
+        log = open_log("/data", files=files.crash(Random(seed + number)), background=False)
+
+        assert [record.value for record in log.partition("orders").records()] == [b"one", b"two" * 500, b"three"]

@@ -432,3 +432,17 @@ def test_the_offset_index_in_a_file_leads_to_batches() -> None:
     size = len(partition.read(0, max_bytes=1).data)
 
     assert list(struct.iter_unpack(">ii", content)) == [(number, number * size) for number in range(1, 5)]
+
+
+def test_an_offset_that_was_given_out_and_lost_fails_the_partition_instead_of_leaving_a_gap() -> None:
+    """As when the caller is interrupted between getting its offset and joining those who wait."""
+    stage = Stage()
+    partition = stage.partition()
+    fill(partition, 2)
+    partition._writer.next_offset += 1
+    with pytest.raises(PartitionFailed, match="offset 2 got lost on its way"):
+        partition.append_batch(batch(b"tea"))
+
+    assert partition.heal()
+    assert partition.append_batch(batch(b"tea")).base_offset == 2
+    assert [record.offset for record in partition.records()] == [0, 1, 2]
