@@ -443,8 +443,7 @@ class World:
         """All that was not synced is gone from sight."""
         everything = model.visible + model.waiting
         lost = [batch for batch in everything if batch.end > partition.end_offset]
-        model.visible = [batch for batch in everything if batch.end <= partition.end_offset]
-        model.waiting = []
+        self._see_only(model, everything, partition.end_offset)
         if partition.leader_epoch != model.lost_in:  # else it failed before, and took nothing since
             model.lost, model.lost_in = lost, partition.leader_epoch
         model.synced = partition.synced_offset
@@ -453,10 +452,15 @@ class World:
     def _settled(self, model: Modelled, partition: Partition) -> None:
         """The fault met something else, or the partition healed itself: what waited was answered or refused."""
         everything = model.visible + model.waiting
-        model.visible = [batch for batch in everything if batch.end <= partition.end_offset]
-        self._forget_sequences([batch for batch in everything if batch.end > partition.end_offset])
-        model.waiting = []
+        self._see_only(model, everything, partition.end_offset)
+        self._forget_sequences([batch for batch in everything if batch not in model.visible])
         model.synced = partition.synced_offset
+
+    def _see_only(self, model: Modelled, everything: list[Batch], end: int) -> None:
+        model.visible = [batch for batch in everything if batch.end <= end]
+        model.waiting = []
+        if everything and not model.visible:
+            model.base_end = everything[0].base
 
     def _forget_sequences(self, lost: list[Batch]) -> None:
         for batch in lost:
