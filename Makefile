@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(READY) ## run the fast tests; needs nothing but Python
-	@$(BIN)/pytest -m "not servers and not soak"
+	@$(BIN)/pytest -m "not servers and not soak" --seed $(or $(SEED),1)
 
 test-servers: $(READY) ## run the tests against real servers; needs Java 17 and Maven
 	@.ci/require-java

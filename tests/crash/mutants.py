@@ -133,7 +133,6 @@ MUTANTS = [
         '            self.files.remove(f"{self.path}/{CLEAN_FILE}")\n',
         "            pass\n",
     ),
-    Mutant("time index out of order", "log/segment.py", "index=not known)", "index=True)"),
     Mutant(
         "left-overs of a failed write readable",
         "log/segment.py",
