@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from runnel.errors import RunnelError
+from runnel.files import Buffer
 from runnel.records import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -28,12 +29,13 @@ class Appended(NamedTuple):
 class Append:
     """Given out when a batch is accepted; answered when it is durable, or as the topic's flush setting says, or lost.
 
-    `data` is None for a duplicate: nothing is written, but its answer waits for the first one's sync.
+    `data` is the batch as it is written, in parts. It is None for a duplicate: nothing is written, but its answer waits
+    for the first one's sync.
     """
 
     __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "position")
 
-    def __init__(self, header: BatchHeader, data: bytes | None, appended: Appended) -> None:
+    def __init__(self, header: BatchHeader, data: tuple[Buffer, ...] | None, appended: Appended) -> None:
         self.header = header
         self.data = data
         self.appended = appended

@@ -10,6 +10,11 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain
+
+from runnel.files import Buffer
+
+Parts = tuple[Buffer, ...]  # of one batch
 
 
 class Tail:
@@ -19,11 +24,11 @@ class Tail:
 
     def __init__(self) -> None:
         self.ends: list[int] = []  # the offset after each batch
-        self.batches: list[bytes] = []
+        self.batches: list[Parts] = []
         self.size = 0
 
     def drop_first(self, count: int) -> int:
-        freed = sum(map(len, self.batches[:count]))
+        freed = sum(map(_size, self.batches[:count]))
         del self.batches[:count], self.ends[:count]
         self.size -= freed
         return freed
@@ -36,7 +41,7 @@ class TailCache:
         self._tails: OrderedDict[str, Tail] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, name: str, first_offset: int, batches: Sequence[bytes], ends: Sequence[int]) -> None:
+    def add(self, name: str, first_offset: int, batches: Sequence[Parts], ends: Sequence[int]) -> None:
         """The batches that follow `first_offset`, and the offset after each of them."""
         with self._lock:
             tail = self._tails.get(name)
@@ -46,10 +51,10 @@ class TailCache:
                 self._used -= tail.drop_first(len(tail.batches))
             if not tail.ends:
                 tail.ends.append(first_offset)  # the offset before the first batch: ends has one more than batches
-                tail.batches.append(b"")
+                tail.batches.append(())
             tail.batches += batches
             tail.ends += ends
-            size = sum(map(len, batches))
+            size = sum(map(_size, batches))
             tail.size += size
             self._used += size
             self._tails.move_to_end(name)
@@ -65,12 +70,12 @@ class TailCache:
             first = stop = bisect_right(tail.ends, offset)
             size = 0
             while stop < len(tail.batches):
-                size += len(tail.batches[stop])
+                size += _size(tail.batches[stop])
                 if size > max_bytes and stop > first:
                     break
                 stop += 1
             found, end = tail.batches[first:stop], tail.ends[stop - 1]
-        return (found[0] if len(found) == 1 else b"".join(found)), end
+        return b"".join(chain.from_iterable(found)), end
 
     def forget(self, name: str) -> None:
         with self._lock:
@@ -85,3 +90,7 @@ class TailCache:
         if len(tail.batches) <= 1:
             self._used -= tail.size
             del self._tails[name]
+
+
+def _size(parts: Parts) -> int:
+    return sum(map(len, parts))

@@ -27,7 +27,7 @@ from runnel.log.place import Place
 from runnel.log.segment import Segment
 from runnel.log.segments import Segments
 from runnel.log.snapshots import remove_snapshots, write_snapshot
-from runnel.records import NO_PRODUCER_ID, BatchHeader, place, with_append_time
+from runnel.records import NO_PRODUCER_ID, BatchHeader, place_parts, with_append_time
 from runnel.settings import INT32_MAX, TimestampType, TopicSettings
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Writer:
             self.producers.replay(placed, self._home.clock.now())
         self.next_offset = base + header.last_offset_delta + 1
         appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
-        return Append(placed, place(batch, base, epoch), appended)
+        return Append(placed, place_parts(batch, base, epoch), appended)
 
     # --- a round: write, sync, publish
 
@@ -148,7 +148,7 @@ class Writer:
                 if not position:
                     self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
-                position += len(append.data)
+                position += append.header.size
                 offset = append.header.last_offset + 1
             self._run.append(append)
         self._write_run()
@@ -162,7 +162,7 @@ class Writer:
         run, self._run = self._run, []
         segment = self.segments.active
         first = segment.next_offset
-        batches: list[bytes] = []
+        batches: list[tuple[Buffer, ...]] = []
         ends: list[int] = []
         for append in run:
             if append.data is not None:
@@ -192,7 +192,7 @@ class Writer:
             return
         first = written[0]
         self._begin_epoch(first.header.leader_epoch, first.header.base_offset)
-        data = [append.data for append in written if append.data is not None]
+        data = [part for append in written if append.data is not None for part in append.data]
         self.segments.active.file().write(data, first.position)
         self.dirty = True
         self._unsynced_records += written[-1].header.last_offset + 1 - first.header.base_offset

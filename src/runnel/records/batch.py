@@ -228,9 +228,13 @@ def _base_and_max_timestamp(records: Sequence[Record]) -> tuple[int, int]:
 
 def place(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
     """The same batch at its place in a log. The checksum does not cover what changes."""
-    view = memoryview(batch)
-    start = PLACE.pack(base_offset, len(view) - LENGTH_PREFIX, leader_epoch)
-    return b"".join((start, view[PLACE.size :]))
+    return b"".join(place_parts(batch, base_offset, leader_epoch))
+
+
+def place_parts(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """The same in two parts; the second is the batch's own bytes, copied only if somebody could change them."""
+    body = memoryview(batch if isinstance(batch, bytes) else bytes(batch))
+    return PLACE.pack(base_offset, len(body) - LENGTH_PREFIX, leader_epoch), body[PLACE.size :]
 
 
 def with_append_time(batch: Buffer, now: int) -> bytes:

@@ -11,7 +11,7 @@ APPENDED = Appended(5, 5, 1_000, 0)
 
 
 def an_append() -> Append:
-    return Append(parse_header(BATCH), BATCH, APPENDED)
+    return Append(parse_header(BATCH), (BATCH,), APPENDED)
 
 
 def test_the_result_of_an_answered_append_is_where_it_stands() -> None:

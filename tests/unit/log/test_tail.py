@@ -8,7 +8,7 @@ NAME = "orders-0"
 def cache(budget: int = 1_000) -> TailCache:
     """Offsets 10 to 19, 20 to 29 and 30 to 39 in three batches of 10 bytes each."""
     tails = TailCache(budget)
-    tails.add(NAME, 10, [b"a" * 10, b"b" * 10, b"c" * 10], [20, 30, 40])
+    tails.add(NAME, 10, [(b"a" * 10,), (b"b" * 10,), (b"c" * 10,)], [20, 30, 40])
     return tails
 
 
@@ -33,14 +33,14 @@ def test_offsets_outside_of_the_cache_are_not_here() -> None:
 
 def test_batches_that_follow_are_added() -> None:
     tails = cache()
-    tails.add(NAME, 40, [b"d"], [41])
+    tails.add(NAME, 40, [(b"d",)], [41])
 
     assert tails.read(NAME, 30, 1_000) == (b"c" * 10 + b"d", 41)
 
 
 def test_batches_behind_a_gap_replace_what_was_there() -> None:
     tails = cache()
-    tails.add(NAME, 50, [b"d"], [51])
+    tails.add(NAME, 50, [(b"d",)], [51])
 
     assert tails.read(NAME, 30, 1_000) is None
     assert tails.read(NAME, 50, 1_000) == (b"d", 51)
@@ -48,7 +48,7 @@ def test_batches_behind_a_gap_replace_what_was_there() -> None:
 
 def test_the_oldest_batches_go_when_the_budget_is_used_up() -> None:
     tails = cache(budget=35)
-    tails.add(NAME, 40, [b"d" * 10], [50])
+    tails.add(NAME, 40, [(b"d" * 10,)], [50])
 
     assert tails.read(NAME, 10, 1_000) is None
     assert tails.read(NAME, 45, 1_000) == (b"d" * 10, 50)
@@ -56,7 +56,7 @@ def test_the_oldest_batches_go_when_the_budget_is_used_up() -> None:
 
 def test_the_partition_that_was_written_longest_ago_gives_up_its_batches_first() -> None:
     tails = cache(budget=35)
-    tails.add("other-0", 0, [b"x" * 10], [1])
+    tails.add("other-0", 0, [(b"x" * 10,)], [1])
 
     assert tails.read(NAME, 10, 1_000) is None
     assert tails.read("other-0", 0, 1_000) == (b"x" * 10, 1)
@@ -64,7 +64,7 @@ def test_the_partition_that_was_written_longest_ago_gives_up_its_batches_first()
 
 def test_a_batch_larger_than_the_budget_is_not_kept() -> None:
     tails = TailCache(5)
-    tails.add(NAME, 10, [b"a" * 10], [20])
+    tails.add(NAME, 10, [(b"a" * 10,)], [20])
 
     assert tails.read(NAME, 10, 1_000) is None
 
@@ -72,7 +72,7 @@ def test_a_batch_larger_than_the_budget_is_not_kept() -> None:
 def test_the_budget_is_held_over_many_additions() -> None:
     tails = TailCache(1_000)
     for number in range(500):
-        tails.add(f"p{number % 7}-0", number, [bytes(number % 90)], [number + 1])
+        tails.add(f"p{number % 7}-0", number, [(bytes(number % 90),)], [number + 1])
         assert 0 <= tails._used <= 1_000
         assert tails._used == sum(tail.size for tail in tails._tails.values())
 
