@@ -17,8 +17,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from runnel.errors import CorruptBatch, InvalidBatch
-from runnel.files import Buffer
-from runnel.records.codecs import DECOMPRESSED_LIMIT, Codec, compress, decompress
+from runnel.records.codecs import DECOMPRESSED_LIMIT, Buffer, Codec, compress, decompress
 from runnel.records.mistakes import mistake_in
 from runnel.records.record import INT64_MAX, NO_TIMESTAMP, Record, decode_records, encode_records
 

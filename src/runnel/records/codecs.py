@@ -16,8 +16,8 @@ from typing import Any
 import cramjam
 
 from runnel.errors import CorruptBatch, InvalidBatch
-from runnel.files import Buffer
 
+Buffer = bytes | bytearray | memoryview
 DECOMPRESSED_LIMIT = 256 * 1024 * 1024
 GUESS = 8  # how many times larger the plain records are, at first guess
 XERIAL_MAGIC = b"\x82SNAPPY\x00"

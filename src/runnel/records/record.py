@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from runnel.errors import CorruptBatch, InvalidBatch
-from runnel.files import Buffer
+from runnel.records.codecs import Buffer
 
 NO_TIMESTAMP = -1
 INT32_MAX = 2**31 - 1
