@@ -19,6 +19,7 @@ Its class says whether trying again can help.
         │   └── StaleProducerEpoch
         ├── DamagedLog            bytes that were synced are not what was written
         ├── UnreadableRecords     a batch is as its producer sent it, but its records cannot be unpacked
+        ├── MalformedRequest      bytes on a connection that are no request of Kafka's protocol
         ├── UnusableDirectory     not a data directory of ours, or of a newer format
         ├── ReplayFailed          a state that lives in a log could not be rebuilt
         └── Closed                the log was closed
@@ -177,6 +178,10 @@ class UnreadableRecords(Permanent):
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.reason = reason
+
+
+class MalformedRequest(Permanent):
+    """Bytes on a connection that are no request of Kafka's protocol."""
 
 
 class UnusableDirectory(Permanent):

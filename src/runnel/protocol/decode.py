@@ -1,0 +1,253 @@
+"""From the bytes of a request to a plain mapping, for any API and version.
+
+The mapping has every field that some version has: a field that this version lacks has its default, so a handler need
+not know versions. Every length is checked against what is there before anything is made of it: the bytes come from
+strangers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from runnel.errors import MalformedRequest
+from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
+from runnel.protocol.schemas import NO_DEFAULT, Array, Field, Schema, Structure, schema, versions
+
+# From the data and a position to the value and the position after it. Beyond the end of the data they raise
+# struct.error or IndexError, or give a position beyond it, which `read_message` notices.
+Get = Callable[[bytes, int], tuple[Any, int]]
+Message = dict[str, Any]
+
+IMPLICIT_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "uuid": None, "records": None, "float64": 0.0}
+
+
+def read_request(frame: bytes, header: RequestHeader) -> Message:
+    known = schema(header.api_key, header.version)
+    start = skip_tags(frame, header.size) if known.flexible else header.size
+    return read_message(_request_reader(header.api_key, header.version), frame, start)
+
+
+def read_response(api_key: int, version: int, data: bytes, start: int = 0) -> Message:
+    """The body of a response: for those who speak to a broker."""
+    return read_message(_response_reader(api_key, version), data, start)
+
+
+def read_message(get: Get, data: bytes, start: int) -> Message:
+    try:
+        message, end = get(data, start)
+    except (struct.error, IndexError, RecursionError):
+        raise MalformedRequest(f"it ends in the middle of a field, after {len(data)} bytes") from None
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"a text in it is no UTF-8: {error}") from None
+    if end > len(data):
+        raise MalformedRequest(f"it ends in the middle of a field, after {len(data)} bytes")
+    return message  # type: ignore[no-any-return]
+
+
+@cache
+def _request_reader(api_key: int, version: int) -> Get:
+    known = schema(api_key, version)
+    return _structure(known.request, known.flexible, _absent(api_key, "request", known.request))
+
+
+@cache
+def _response_reader(api_key: int, version: int) -> Get:
+    known = schema(api_key, version)
+    return _structure(known.response, known.flexible_answer, _absent(api_key, "response", known.response))
+
+
+# --- fields that only other versions have
+
+
+def _absent(api_key: int, side: str, own: Structure) -> dict[str, Any]:
+    """The defaults of the fields that other versions have, in this structure and, by their path, in those inside."""
+    others = [_side(schema(api_key, version), side) for version in versions(api_key)]
+    return _defaults_beside(own, others)
+
+
+def _side(known: Schema, side: str) -> Structure:
+    return known.request if side == "request" else known.response
+
+
+def _defaults_beside(own: Structure, others: list[Structure]) -> dict[str, Any]:
+    names = {field.name: field for field in own}
+    absent: dict[str, Any] = {}
+    for other in others:
+        for field in other:
+            if field.name not in names:
+                absent[field.name] = _default(field)
+    for field in own:
+        inner = _inner(field.kind)
+        if inner is not None:
+            inner_others = [_inner(f.kind) or () for other in others for f in other if f.name == field.name]
+            absent[f"{field.name}."] = _defaults_beside(inner, inner_others)
+    return absent
+
+
+def _inner(kind: Any) -> Structure | None:
+    kind = kind.item if isinstance(kind, Array) else kind
+    return None if isinstance(kind, str) else kind
+
+
+def _default(field: Field) -> Any:
+    if field.default is not NO_DEFAULT:
+        return field.default
+    if field.nullable:
+        return None
+    if isinstance(field.kind, Array):
+        return ()
+    return IMPLICIT_DEFAULTS.get(field.kind, 0) if isinstance(field.kind, str) else None
+
+
+# --- structures
+
+
+def _structure(structure: Structure, flexible: bool, absent: dict[str, Any]) -> Get:
+    plain: list[tuple[str, Get]] = []
+    tagged: dict[int, tuple[str, Get]] = {}
+    defaults = {name: default for name, default in absent.items() if not name.endswith(".")}
+    for field in structure:
+        get = _value(field, flexible, absent.get(f"{field.name}.", {}))
+        if field.tag is None:
+            plain.append((field.name, get))
+        else:
+            tagged[field.tag] = (field.name, get)
+            defaults[field.name] = _default(field)
+
+    def get_structure(data: bytes, position: int) -> tuple[Message, int]:
+        message = defaults.copy()
+        for name, get in plain:
+            message[name], position = get(data, position)
+        if flexible:
+            if data[position] == 0:
+                return message, position + 1
+            position = _get_tags(data, position, tagged, message)
+        return message, position
+
+    return get_structure
+
+
+def _get_tags(data: bytes, position: int, tagged: dict[int, tuple[str, Get]], message: Message) -> int:
+    count, position = unsigned_varint(data, position)
+    for _ in range(count):
+        tag, position = unsigned_varint(data, position)
+        size, position = unsigned_varint(data, position)
+        end = position + size
+        if end > len(data):
+            raise IndexError
+        if tag in tagged:
+            name, get = tagged[tag]
+            message[name], _ = get(data[:end], position)
+        position = end
+    return position
+
+
+def _value(field: Field, flexible: bool, absent: dict[str, Any]) -> Get:
+    kind = field.kind
+    if isinstance(kind, Array):
+        item = PRIMITIVES[kind.item, flexible] if isinstance(kind.item, str) else _structure(kind.item, flexible, absent)
+        return _array(item, flexible)
+    if isinstance(kind, str):
+        return PRIMITIVES[kind, flexible]
+    get = _structure(kind, flexible, absent)
+    return _nullable_structure(get) if field.nullable and field.tag is None else get
+
+
+def _nullable_structure(get: Get) -> Get:
+    def get_nullable(data: bytes, position: int) -> tuple[Any, int]:
+        return (None, position + 1) if data[position] == 0xFF else get(data, position + 1)
+
+    return get_nullable
+
+
+def _array(get: Get, flexible: bool) -> Get:
+    def get_items(data: bytes, position: int, count: int) -> tuple[Any, int]:
+        if count > len(data) - position:  # an item has at least one byte
+            raise IndexError
+        items = []
+        for _ in range(count):
+            item, position = get(data, position)
+            items.append(item)
+        return items, position
+
+    def get_compact(data: bytes, position: int) -> tuple[Any, int]:
+        count, position = unsigned_varint(data, position)
+        return (None, position) if count == 0 else get_items(data, position, count - 1)
+
+    def get_plain(data: bytes, position: int) -> tuple[Any, int]:
+        (count,) = INT32.unpack_from(data, position)
+        return (None, position + 4) if count < 0 else get_items(data, position + 4, count)
+
+    return get_compact if flexible else get_plain
+
+
+# --- single values
+
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+
+
+def _number(code: str) -> Get:
+    packed = struct.Struct(f">{code}")
+    unpack, size = packed.unpack_from, packed.size
+
+    def get_number(data: bytes, position: int) -> tuple[Any, int]:
+        return unpack(data, position)[0], position + size
+
+    return get_number
+
+
+def _get_uuid(data: bytes, position: int) -> tuple[UUID | None, int]:
+    value = data[position : position + 16]
+    if len(value) < 16:
+        raise IndexError
+    return (UUID(bytes=value) if any(value) else None), position + 16
+
+
+def _get_string(data: bytes, position: int) -> tuple[str | None, int]:
+    (size,) = INT16.unpack_from(data, position)
+    position += 2
+    return (None, position) if size < 0 else (data[position : position + size].decode(), position + size)
+
+
+def _get_compact_string(data: bytes, position: int) -> tuple[str | None, int]:
+    size, position = unsigned_varint(data, position)
+    return (None, position) if size == 0 else (data[position : position + size - 1].decode(), position + size - 1)
+
+
+def _get_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (size,) = INT32.unpack_from(data, position)
+    position += 4
+    return (None, position) if size < 0 else (data[position : position + size], position + size)
+
+
+def _get_compact_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = unsigned_varint(data, position)
+    return (None, position) if size == 0 else (data[position : position + size - 1], position + size - 1)
+
+
+def _both(get: Get) -> tuple[Get, Get]:
+    return get, get
+
+
+PRIMITIVES: dict[tuple[str, bool], Get] = {
+    (kind, flexible): gets[flexible]
+    for kind, gets in {
+        "bool": _both(_number("?")),
+        "int8": _both(_number("b")),
+        "int16": _both(_number("h")),
+        "uint16": _both(_number("H")),
+        "int32": _both(_number("i")),
+        "int64": _both(_number("q")),
+        "float64": _both(_number("d")),
+        "uuid": _both(_get_uuid),
+        "string": (_get_string, _get_compact_string),
+        "bytes": (_get_bytes, _get_compact_bytes),
+        "records": (_get_bytes, _get_compact_bytes),
+    }.items()
+    for flexible in (False, True)
+}

@@ -1,0 +1,200 @@
+"""From a plain mapping to the bytes of a response, for any API and version.
+
+A handler gives one mapping for all versions, with every field that some version has; the version takes what it knows.
+Times are whole milliseconds, and a name that Kafka ends in `Ms` ends before it here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from runnel.protocol.schemas import NO_DEFAULT, Array, Structure, schema
+
+Put = Callable[[bytearray, Any], None]
+TaggedField = tuple[int, str, Put, Any]
+
+ZERO_UUID = bytes(16)
+
+
+class Encoder:
+    """Encodes the body of one API's responses in one version."""
+
+    __slots__ = ("_put", "flexible_header")
+
+    def __init__(self, structure: Structure, *, flexible: bool, flexible_header: bool) -> None:
+        self.flexible_header = flexible_header
+        self._put = _structure(structure, flexible)
+
+    def __call__(self, body: Mapping[str, Any]) -> bytearray:
+        data = bytearray()
+        self._put(data, body)
+        return data
+
+
+@cache
+def response_encoder(api_key: int, version: int) -> Encoder:
+    known = schema(api_key, version)
+    return Encoder(known.response, flexible=known.flexible_answer, flexible_header=known.flexible_answer_header)
+
+
+@cache
+def request_encoder(api_key: int, version: int) -> Encoder:
+    """For those who speak to a broker: a flexible request has a flexible header."""
+    known = schema(api_key, version)
+    return Encoder(known.request, flexible=known.flexible, flexible_header=known.flexible)
+
+
+# --- structures
+
+
+def _structure(structure: Structure, flexible: bool) -> Put:
+    plain: list[tuple[str, Put, Any]] = []
+    tagged: list[TaggedField] = []
+    for field in structure:
+        put = _value(field.kind, flexible, nullable=field.nullable and field.tag is None)
+        if field.tag is None:
+            plain.append((field.name, put, field.default))
+        else:
+            tagged.append((field.tag, field.name, put, field.default))
+    tagged.sort(key=lambda each: each[0])
+
+    def put_structure(data: bytearray, body: Mapping[str, Any]) -> None:
+        for name, put, default in plain:
+            value = body.get(name, default)
+            if value is NO_DEFAULT:
+                raise KeyError(f"{name} has no value")
+            put(data, value)
+        if flexible:
+            _put_tags(data, tagged, body)
+
+    return put_structure
+
+
+def _put_tags(data: bytearray, tagged: list[TaggedField], body: Mapping[str, Any]) -> None:
+    present = [(tag, put, body[name]) for tag, name, put, default in tagged if name in body and body[name] != default]
+    put_unsigned_varint(data, len(present))
+    for tag, put, value in present:
+        inner = bytearray()
+        put(inner, value)
+        put_unsigned_varint(data, tag)
+        put_unsigned_varint(data, len(inner))
+        data += inner
+
+
+def _value(kind: Any, flexible: bool, *, nullable: bool) -> Put:
+    if isinstance(kind, str):
+        return PRIMITIVES[kind, flexible]
+    if isinstance(kind, Array):
+        return _array(_value(kind.item, flexible, nullable=False), flexible)
+    put = _structure(kind, flexible)
+    return _nullable_structure(put) if nullable else put
+
+
+def _nullable_structure(put: Put) -> Put:
+    def put_nullable(data: bytearray, value: Any) -> None:
+        data.append(0xFF if value is None else 1)
+        if value is not None:
+            put(data, value)
+
+    return put_nullable
+
+
+def _array(put: Put, flexible: bool) -> Put:
+    def put_compact(data: bytearray, values: Iterable[Any] | None) -> None:
+        if values is None:
+            data.append(0)
+            return
+        values = tuple(values)
+        put_unsigned_varint(data, len(values) + 1)
+        for value in values:
+            put(data, value)
+
+    def put_plain(data: bytearray, values: Iterable[Any] | None) -> None:
+        if values is None:
+            data += b"\xff\xff\xff\xff"
+            return
+        values = tuple(values)
+        data += len(values).to_bytes(4, "big")
+        for value in values:
+            put(data, value)
+
+    return put_compact if flexible else put_plain
+
+
+# --- single values
+
+
+def put_unsigned_varint(data: bytearray, value: int) -> None:
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+
+
+def _number(code: str) -> Put:
+    pack = struct.Struct(f">{code}").pack
+
+    def put_number(data: bytearray, value: int) -> None:
+        data += pack(value)
+
+    return put_number
+
+
+def put_string(data: bytearray, value: str | None) -> None:
+    if value is None:
+        data += b"\xff\xff"
+        return
+    text = value.encode()
+    data += len(text).to_bytes(2, "big")
+    data += text
+
+
+def put_compact_string(data: bytearray, value: str | None) -> None:
+    put_compact_bytes(data, None if value is None else value.encode())
+
+
+def put_bytes(data: bytearray, value: bytes | None) -> None:
+    if value is None:
+        data += b"\xff\xff\xff\xff"
+        return
+    data += len(value).to_bytes(4, "big")
+    data += value
+
+
+def put_compact_bytes(data: bytearray, value: bytes | None) -> None:
+    if value is None:
+        data.append(0)
+        return
+    put_unsigned_varint(data, len(value) + 1)
+    data += value
+
+
+def _put_uuid(data: bytearray, value: UUID | None) -> None:
+    data += ZERO_UUID if value is None else value.bytes
+
+
+def _both(put: Put) -> tuple[Put, Put]:
+    return put, put
+
+
+PRIMITIVES: dict[tuple[str, bool], Put] = {
+    (kind, flexible): puts[flexible]
+    for kind, puts in {
+        "bool": _both(_number("?")),
+        "int8": _both(_number("b")),
+        "int16": _both(_number("h")),
+        "uint16": _both(_number("H")),
+        "int32": _both(_number("i")),
+        "int64": _both(_number("q")),
+        "float64": _both(_number("d")),
+        "uuid": _both(_put_uuid),
+        "string": (put_string, put_compact_string),
+        "bytes": (put_bytes, put_compact_bytes),
+        "records": (put_bytes, put_compact_bytes),
+    }.items()
+    for flexible in (False, True)
+}
