@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-servers soak demo lint types layers bench bench-check lock clean
+.PHONY: help test test-servers soak demo lint types layers bench bench-check lock schemas clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lock: $(READY) ## choose the versions of requirements.lock anew
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
 	    --extra dev --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	    --output-file requirements.lock pyproject.toml
+
+schemas: $(READY) ## write the schemas of the protocol anew, from the package kio
+	@$(BIN)/python -m tools.write_schemas
 
 clean: ## remove the environment, the caches and what was built
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,8 +1,8 @@
 """Write what `runnel.protocol` knows of Kafka's messages, from the schemas of the package kio: `make schemas`.
 
 One JSON file for each API that is served, with the fields of its request and its response in every version. A field is
-[name, type, nullable, tag, default]; the type is a primitive's name, an array `["array", type]` or a structure, which is
-a list of fields. A field without a default has none in its last place.
+[name, type, nullable, tag, default], without the last where it has none. The type is a primitive's name, an array
+`["array", type]`, or a structure, which is a list of fields.
 """
 
 from __future__ import annotations

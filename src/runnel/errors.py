@@ -6,9 +6,12 @@ Its class says whether trying again can help.
     RunnelError
     ├── Transient                 the same call may succeed later
     │   ├── DirectoryOwned        another process has the data directory open
+    │   ├── AddressInUse          another process listens on the port
     │   ├── DiskLow               free space is below the low-disk mark
     │   └── PartitionFailed       a write or a sync failed; the partition refuses writes until the disk is well
     └── Permanent                 the same call will fail again
+        ├── UnknownTopic          there is no topic of that name
+        ├── TopicExists           there is one already
         ├── InvalidSetting        a setting has an unknown name or a value outside of its range
         ├── InvalidBatch          bytes that are no acceptable record batch
         │   ├── CorruptBatch      its checksum, lengths or counts do not fit each other
@@ -19,6 +22,7 @@ Its class says whether trying again can help.
         │   └── StaleProducerEpoch
         ├── DamagedLog            bytes that were synced are not what was written
         ├── UnreadableRecords     a batch is as its producer sent it, but its records cannot be unpacked
+        ├── AddressUnusable       the broker cannot listen there
         ├── MalformedRequest      bytes on a connection that are no request of Kafka's protocol
         ├── UnusableDirectory     not a data directory of ours, or of a newer format
         ├── ReplayFailed          a state that lives in a log could not be rebuilt
@@ -59,6 +63,15 @@ class DirectoryOwned(Transient):
         self.pid = pid
 
 
+class AddressInUse(Transient):
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"cannot listen on {address}: another process does already",
+            hint="stop that process, or name another port; port 0 picks a free one",
+        )
+        self.address = address
+
+
 class DiskLow(Transient):
     def __init__(self, path: str, free: int, mark: int) -> None:
         super().__init__(
@@ -80,6 +93,18 @@ class PartitionFailed(Transient):
         self.partition = partition
         self.doing = doing
         self.cause = cause
+
+
+class UnknownTopic(Permanent):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no topic {name!r}", hint="create it first, or see to the name")
+        self.name = name
+
+
+class TopicExists(Permanent):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topic {name!r} exists already", hint="use it as it is, or delete it first")
+        self.name = name
 
 
 class InvalidSetting(Permanent):
@@ -177,6 +202,16 @@ class UnreadableRecords(Permanent):
         )
         self.first_offset = first_offset
         self.next_offset = next_offset
+        self.reason = reason
+
+
+class AddressUnusable(Permanent):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"cannot listen on {address}: {reason}",
+            hint="name an address of this machine; 0.0.0.0 stands for all of them, and ports below 1024 need rights",
+        )
+        self.address = address
         self.reason = reason
 
 

@@ -24,6 +24,11 @@ class TimestampType(StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
+class CleanupPolicy(StrEnum):
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
 def _setting(name: str, default: int | None, least: int, most: int = INT64_MAX) -> Any:
     return field(default=default, metadata={"name": name, "least": least, "most": most})
 
@@ -35,6 +40,8 @@ class TopicSettings:
     `flush_messages` and `flush_ms` relax durability: without them, an append is answered after it was synced. With
     either, it is answered after it was written, and synced after so many records or so many milliseconds at the latest;
     readers then see records that a power cut may take back.
+
+    The bounds of timestamps are for whoever takes batches from producers; the log takes any.
     """
 
     segment_bytes: int = _setting("segment.bytes", GIB, KIB, INT32_MAX)
@@ -46,16 +53,28 @@ class TopicSettings:
     max_message_bytes: int = _setting("max.message.bytes", MIB + 12, 0, INT32_MAX)
     flush_messages: int | None = _setting("flush.messages", None, 1)
     flush_ms: int | None = _setting("flush.ms", None, 0)
+    message_timestamp_before_max_ms: int = _setting("message.timestamp.before.max.ms", INT64_MAX, 0)
+    message_timestamp_after_max_ms: int = _setting("message.timestamp.after.max.ms", 60 * MINUTE, 0)
     message_timestamp_type: TimestampType = field(
         default=TimestampType.CREATE_TIME, metadata={"name": "message.timestamp.type"}
+    )
+    cleanup_policy: tuple[CleanupPolicy, ...] = field(
+        default=(CleanupPolicy.DELETE,), metadata={"name": "cleanup.policy"}
     )
 
     def __post_init__(self) -> None:
         for declared in fields(self):
             if "least" in declared.metadata:
                 _refuse_outside(declared.metadata, getattr(self, declared.name), declared.default)
+        # Whoever gave plain text means the types.
         kind = _timestamp_type("message.timestamp.type", self.message_timestamp_type)
-        object.__setattr__(self, "message_timestamp_type", kind)  # whoever gave plain text means the type
+        object.__setattr__(self, "message_timestamp_type", kind)
+        object.__setattr__(self, "cleanup_policy", _cleanup_policy("cleanup.policy", self.cleanup_policy))
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention may delete segments; a topic that is compacted only keeps the last of each key for ever."""
+        return CleanupPolicy.DELETE in self.cleanup_policy
 
     @property
     def durable(self) -> bool:
@@ -106,6 +125,8 @@ def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
     name = metadata["name"]
     if name == "message.timestamp.type":
         return _timestamp_type(name, value)
+    if name == "cleanup.policy":
+        return _cleanup_policy(name, value)
     try:
         return int(value)
     except ValueError:
@@ -117,3 +138,12 @@ def _timestamp_type(name: str, value: object) -> TimestampType:
         return TimestampType(str(value))
     except ValueError:
         raise InvalidSetting(name, value, " or ".join(TimestampType)) from None
+
+
+def _cleanup_policy(name: str, value: object) -> tuple[CleanupPolicy, ...]:
+    """From `compact,delete`, or from several of them; none keeps everything."""
+    parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    try:
+        return tuple(CleanupPolicy(part) for part in parts)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidSetting(name, value, "delete, compact, or both with a comma between them") from None

@@ -1,7 +1,8 @@
 """Apache Kafka's own tools, for tests that let Kafka judge our files.
 
 `kafka_classpath()` gives the jars that `kafka/pom.xml` lists. Maven fetches them once, into
-`~/.cache/runnel`, or where RUNNEL_CACHE points.
+`~/.cache/runnel`, or where RUNNEL_CACHE points. `java_command()` and `java_environment()` start a class of them;
+`kafka_server.py` starts the server.
 
 `dump_segments()` lets Kafka's DumpLogSegments read files and tells what is wrong with them. The tool ends
 with 0 after most findings and passes over some faults, so `Dump.problems` trusts only lines that it knows
@@ -15,7 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -122,11 +123,10 @@ def dump_segments(files: Iterable[Path], *, deep: bool = True, gaps_allowed: boo
     if unknown := [str(file) for file in sizes if file.suffix not in HARMLESS]:
         raise ValueError(f"DumpLogSegments does not read {', '.join(unknown)}; it reads {', '.join(HARMLESS)}")
     names = ",".join(map(str, sizes))
-    command = [find_java(), *JVM_OPTIONS, "-cp", kafka_classpath(), TOOL, "--files", names]
-    environment = {name: value for name, value in os.environ.items() if name not in JVM_VARIABLES}
+    command = java_command(TOOL, "--files", names)
     run = subprocess.run(
         [*command, "--deep-iteration"] if deep else command,
-        env=environment,
+        env=java_environment(),
         capture_output=True,
         text=True,
         errors="replace",
@@ -135,11 +135,25 @@ def dump_segments(files: Iterable[Path], *, deep: bool = True, gaps_allowed: boo
     return Dump(sizes, run.returncode, run.stdout, run.stderr, gaps_allowed)
 
 
+def java_command(main_class: str, *arguments: str, options: Sequence[str] = JVM_OPTIONS) -> list[str]:
+    """The command that runs a class of the distribution; run it with `java_environment()`."""
+    return [find_java(), *options, "-cp", kafka_classpath(), main_class, *arguments]
+
+
+def java_environment() -> dict[str, str]:
+    """Our environment without what would change how a JVM runs, or make it speak of it."""
+    return {name: value for name, value in os.environ.items() if name not in JVM_VARIABLES}
+
+
+def cache_directory() -> Path:
+    """Where things stay that are fetched or built once for the tests."""
+    return Path(os.environ.get("RUNNEL_CACHE") or Path.home() / ".cache" / "runnel")
+
+
 def kafka_classpath() -> str:
     """The class path of Apache Kafka; fetches the jars when they are not there yet."""
     find_java()
-    cache = Path(os.environ.get("RUNNEL_CACHE") or Path.home() / ".cache" / "runnel")
-    jars = cache / f"kafka-{VERSION}"
+    jars = cache_directory() / f"kafka-{VERSION}"
     if not jars.is_dir():
         fetch_jars(jars)
     return str(jars / "*")

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from runnel import __version__
-from runnel.cli.log import log
+from runnel.cli.nouns import Nouns
 from runnel.errors import RunnelError
 
 __all__ = ["app", "main"]
@@ -24,12 +24,12 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="runnel",
+    cls=Nouns,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(log, name="log")
 
 
 def _print_version(wanted: bool) -> None:

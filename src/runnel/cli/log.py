@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from runnel.cli.nouns import noun
 from runnel.cli.reports import print_json, print_report
 from runnel.cli.rows import as_json, as_text
 from runnel.log.dump import has_offsets, rows_of
@@ -22,7 +23,7 @@ from runnel.log.verify import verify as check
 
 PROBLEMS_FOUND = 1
 
-log = typer.Typer(help="Look into the files of a log.", no_args_is_help=True, rich_markup_mode=None)
+log = noun("Look into the files of a log.")
 
 
 @log.command()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runnel.cli.rows import printable
+from runnel.cli.values import printable
 from runnel.log.verify import Report, Severity, Totals
 
 WIDE = 10_000  # what is no terminal gets each problem on one line

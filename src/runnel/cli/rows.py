@@ -1,35 +1,16 @@
-"""The rows of a dump as lines for people, and as JSON for programs.
-
-Keys and values are shown as text in quotes if they are printable UTF-8. Others are shown in hexadecimal, and in JSON as
-an object with their base64, so that neither can be taken for the other.
-"""
+"""The rows of a dump as lines for people, and as JSON for programs."""
 
 from __future__ import annotations
 
-import base64
 import json
-from datetime import UTC, datetime
 from functools import singledispatch
 from typing import Any
 
+from runnel.cli.values import as_time, json_value, printable, quoted
 from runnel.log.dump import BatchRow, CheckpointRow, EpochRow, IndexRow, ProducerRow, Row, SyncedRow, TimeIndexRow
 from runnel.records import NO_PRODUCER_ID, Codec, Record
 
 INDENT = "    "
-
-
-def printable(text: str) -> str:
-    """The text with an escape for each character that would not show, or would command the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def as_time(milliseconds: int) -> str:
-    """In words that sort; the number itself if it is no time that a calendar knows."""
-    try:
-        time = datetime.fromtimestamp(milliseconds // 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1_000:03d}Z" if milliseconds >= 0 else str(milliseconds)
 
 
 # --- lines
@@ -65,25 +46,10 @@ def _(row: BatchRow) -> list[str]:
 
 
 def _record_line(record: Record) -> str:
-    parts = [f"{record.offset}", as_time(record.timestamp), f"key {_quoted(record.key)}"]
-    parts.append(f"value {_quoted(record.value)}")
-    parts += (f"header {_quoted(name.encode())} {_quoted(value)}" for name, value in record.headers)
+    parts = [f"{record.offset}", as_time(record.timestamp), f"key {quoted(record.key)}"]
+    parts.append(f"value {quoted(record.value)}")
+    parts += (f"header {quoted(name.encode())} {quoted(value)}" for name, value in record.headers)
     return "  ".join(parts)
-
-
-def _quoted(value: bytes | None) -> str:
-    text = _printable_text(value)
-    if value is None:
-        return "none"
-    return json.dumps(text, ensure_ascii=False) if text is not None else f"hex {value.hex()}"
-
-
-def _printable_text(value: bytes | None) -> str | None:
-    try:
-        text = (value or b"").decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(char.isprintable() or char in "\t\n\r" for char in text) else None
 
 
 @as_text.register
@@ -163,14 +129,7 @@ def _record_object(record: Record) -> dict[str, Any]:
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _json_value(record.key),
-        "value": _json_value(record.value),
-        "headers": [[name, _json_value(value)] for name, value in record.headers],
+        "key": json_value(record.key),
+        "value": json_value(record.value),
+        "headers": [[name, json_value(value)] for name, value in record.headers],
     }
-
-
-def _json_value(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    text = _printable_text(value)
-    return text if text is not None else {"base64": base64.b64encode(value).decode()}

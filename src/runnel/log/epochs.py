@@ -51,6 +51,10 @@ class LeaderEpochs:
             end = start.offset
         return EpochStart(NO_EPOCH, -1)
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote the record at `offset`, or would; -1 before the first."""
+        return next((start.epoch for start in reversed(self._starts) if start.offset <= offset), NO_EPOCH)
+
     def cut_from(self, offset: int) -> None:
         """Forget the epochs that begin after `offset`: what they wrote is gone."""
         while self._starts and self._starts[-1].offset > offset:

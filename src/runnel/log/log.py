@@ -63,6 +63,15 @@ class Log:
         """What opening the partitions has cut off or found damaged."""
         return [finding for partition in self._open_partitions() for finding in partition.findings]
 
+    @property
+    def low_disk_bytes(self) -> int:
+        """With less than this free, appends are refused; 0 is no limit."""
+        return self._home.settings.low_disk_bytes
+
+    def free_space(self) -> int:
+        """The bytes that are free on its disk."""
+        return self._home.files.free_space(self.path)
+
     def partitions(self) -> list[TopicPartition]:
         return self._home.partitions()
 

@@ -80,6 +80,10 @@ class Partition:
         """The largest epoch that is at most `epoch`, and the offset after its last record."""
         return self._writer.epochs.end_of(epoch, self.end_offset)
 
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that wrote the record at `offset`; -1 if none is known."""
+        return self._writer.epochs.epoch_of(offset)
+
     # --- writing
 
     def append(self, records: Sequence[Record], *, codec: Codec = Codec.NONE) -> Appended:
@@ -124,6 +128,15 @@ class Partition:
                 raise
             # Retention removed the segment while we were about to read it.
             raise OffsetOutOfRange(str(self.id), offset, self.start_offset, self.end_offset) from None
+
+    def read_in_memory(self, offset: int, max_bytes: int = MIB) -> Batches | None:
+        """The same, but None if it would have to touch the disk."""
+        start, end = self.start_offset, self.end_offset
+        if offset == end:
+            return Batches(b"", end)
+        if not start <= offset < end:
+            raise OffsetOutOfRange(str(self.id), offset, start, end)
+        return self._reader.read_in_memory(offset, max_bytes)
 
     def records(self, offset: int | None = None) -> Iterator[Record]:
         """The records from `offset`, or from the start, up to the end as it is when they are reached."""
@@ -171,6 +184,10 @@ class Partition:
             yield
         finally:
             self._writer.watchers.remove(callback)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """From now on, call back whenever readers may see more, and when the log is closed or the partition deleted."""
+        self._writer.watchers.append(callback)
 
     def find_time(self, timestamp: int) -> Record | None:
         """The first record that has at least this timestamp, in milliseconds."""
@@ -252,6 +269,11 @@ class Partition:
     def expire_producers(self) -> None:
         """Forget the idempotent producers that have been silent for too long."""
         self._writer.expire_producers(self._home.clock.now() - self._home.settings.producer_expiration_ms)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed, or the partition deleted."""
+        return self._writer.closed
 
     @property
     def failed(self) -> bool:

@@ -45,9 +45,9 @@ class Reader:
 
     def read(self, offset: int, max_bytes: int) -> Batches:
         """Batches from the one that holds `offset`, which must be in the log."""
-        cached = self._tails.read(self._name, offset, max_bytes)
+        cached = self.read_in_memory(offset, max_bytes)
         if cached is not None:
-            return Batches(*cached)
+            return cached
         segment = self._segments.holding(offset)
         try:
             found = self._slice_of(segment, offset, max_bytes)
@@ -57,6 +57,11 @@ class Reader:
             return self.read(offset, max_bytes)  # before or behind the damage, which is known by now
         self._remember(segment, found.end)
         return Batches(found.data, found.end.offset, segment, found.end.position - len(found.data))
+
+    def read_in_memory(self, offset: int, max_bytes: int) -> Batches | None:
+        """The same if it is among the newest; None if it would have to touch the disk."""
+        cached = self._tails.read(self._name, offset, max_bytes)
+        return None if cached is None else Batches(*cached)
 
     def _slice_of(self, segment: Segment, offset: int, max_bytes: int) -> Slice:
         with self._noticing_damage(segment):

@@ -14,7 +14,9 @@ class SegmentFacts(NamedTuple):
 
 
 def expired(segments: Sequence[SegmentFacts], settings: TopicSettings, now: int) -> int:
-    """How many segments, from the oldest on, are to be deleted."""
+    """How many segments, from the oldest on, are to be deleted; none of a topic that is compacted only."""
+    if not settings.deletes:
+        return 0
     return max(_too_old(segments, settings.retention_ms, now), _too_many(segments, settings.retention_bytes))
 
 

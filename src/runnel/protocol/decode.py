@@ -1,13 +1,16 @@
 """From the bytes of a request to a plain mapping, for any API and version.
 
 The mapping has every field that some version has: a field that this version lacks has its default, so a handler need
-not know versions. Every length is checked against what is there before anything is made of it: the bytes come from
-strangers.
+not know versions. Record batches are views of the frame, not copies.
+
+The bytes come from strangers: every length is checked against what is there before anything is made of it, and a
+request may have so many parts and no more, or a small frame could fill the memory.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,33 +21,44 @@ from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
 from runnel.protocol.schemas import NO_DEFAULT, Array, Field, Schema, Structure, schema, versions
 
 # From the data and a position to the value and the position after it. Beyond the end of the data they raise
-# struct.error or IndexError, or give a position beyond it, which `read_message` notices.
+# struct.error or IndexError, or give a position beyond it, which `_read` notices.
 Get = Callable[[bytes, int], tuple[Any, int]]
 Message = dict[str, Any]
+
+MOST_ITEMS = 500_000  # in all arrays of one message
 
 IMPLICIT_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "uuid": None, "records": None, "float64": 0.0}
 
 
-def read_request(frame: bytes, header: RequestHeader) -> Message:
+class _Allowance(threading.local):
+    items = 0
+
+
+_allowance = _Allowance()
+
+
+def read_request(frame: bytes, header: RequestHeader, end: int) -> Message:
+    """The body of the request whose header was read; the frame ends at `end`."""
     known = schema(header.api_key, header.version)
-    start = skip_tags(frame, header.size) if known.flexible else header.size
-    return read_message(_request_reader(header.api_key, header.version), frame, start)
+    start = skip_tags(frame, header.end) if known.flexible else header.end
+    return _read(_request_reader(header.api_key, header.version), frame, start, end)
 
 
 def read_response(api_key: int, version: int, data: bytes, start: int = 0) -> Message:
     """The body of a response: for those who speak to a broker."""
-    return read_message(_response_reader(api_key, version), data, start)
+    return _read(_response_reader(api_key, version), data, start, len(data))
 
 
-def read_message(get: Get, data: bytes, start: int) -> Message:
+def _read(get: Get, data: bytes, start: int, end: int) -> Message:
+    _allowance.items = MOST_ITEMS
     try:
-        message, end = get(data, start)
-    except (struct.error, IndexError, RecursionError):
-        raise MalformedRequest(f"it ends in the middle of a field, after {len(data)} bytes") from None
+        message, stop = get(data, start)
+    except (struct.error, IndexError):
+        stop = end + 1
     except UnicodeDecodeError as error:
-        raise MalformedRequest(f"a text in it is no UTF-8: {error}") from None
-    if end > len(data):
-        raise MalformedRequest(f"it ends in the middle of a field, after {len(data)} bytes")
+        raise MalformedRequest(f"a text in it is no UTF-8: {error.reason}") from None
+    if stop > end:
+        raise MalformedRequest(f"it ends in the middle of a field, after {end - start} bytes of its body")
     return message  # type: ignore[no-any-return]
 
 
@@ -141,7 +155,7 @@ def _get_tags(data: bytes, position: int, tagged: dict[int, tuple[str, Get]], me
             raise IndexError
         if tag in tagged:
             name, get = tagged[tag]
-            message[name], _ = get(data[:end], position)
+            message[name], _ = get(data, position)
         position = end
     return position
 
@@ -149,7 +163,9 @@ def _get_tags(data: bytes, position: int, tagged: dict[int, tuple[str, Get]], me
 def _value(field: Field, flexible: bool, absent: dict[str, Any]) -> Get:
     kind = field.kind
     if isinstance(kind, Array):
-        item = PRIMITIVES[kind.item, flexible] if isinstance(kind.item, str) else _structure(kind.item, flexible, absent)
+        item = (
+            PRIMITIVES[kind.item, flexible] if isinstance(kind.item, str) else _structure(kind.item, flexible, absent)
+        )
         return _array(item, flexible)
     if isinstance(kind, str):
         return PRIMITIVES[kind, flexible]
@@ -168,6 +184,9 @@ def _array(get: Get, flexible: bool) -> Get:
     def get_items(data: bytes, position: int, count: int) -> tuple[Any, int]:
         if count > len(data) - position:  # an item has at least one byte
             raise IndexError
+        _allowance.items -= count
+        if _allowance.items < 0:
+            raise MalformedRequest(f"it has more than {MOST_ITEMS:,} items")
         items = []
         for _ in range(count):
             item, position = get(data, position)
@@ -230,24 +249,33 @@ def _get_compact_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return (None, position) if size == 0 else (data[position : position + size - 1], position + size - 1)
 
 
+def _get_records(data: bytes, position: int) -> tuple[memoryview | None, int]:
+    (size,) = INT32.unpack_from(data, position)
+    position += 4
+    return (None, position) if size < 0 else (memoryview(data)[position : position + size], position + size)
+
+
+def _get_compact_records(data: bytes, position: int) -> tuple[memoryview | None, int]:
+    size, position = unsigned_varint(data, position)
+    end = position + size - 1
+    return (None, position) if size == 0 else (memoryview(data)[position:end], end)
+
+
 def _both(get: Get) -> tuple[Get, Get]:
     return get, get
 
 
-PRIMITIVES: dict[tuple[str, bool], Get] = {
-    (kind, flexible): gets[flexible]
-    for kind, gets in {
-        "bool": _both(_number("?")),
-        "int8": _both(_number("b")),
-        "int16": _both(_number("h")),
-        "uint16": _both(_number("H")),
-        "int32": _both(_number("i")),
-        "int64": _both(_number("q")),
-        "float64": _both(_number("d")),
-        "uuid": _both(_get_uuid),
-        "string": (_get_string, _get_compact_string),
-        "bytes": (_get_bytes, _get_compact_bytes),
-        "records": (_get_bytes, _get_compact_bytes),
-    }.items()
-    for flexible in (False, True)
+_GETS: dict[str, tuple[Get, Get]] = {
+    "bool": _both(_number("?")),
+    "int8": _both(_number("b")),
+    "int16": _both(_number("h")),
+    "uint16": _both(_number("H")),
+    "int32": _both(_number("i")),
+    "int64": _both(_number("q")),
+    "float64": _both(_number("d")),
+    "uuid": _both(_get_uuid),
+    "string": (_get_string, _get_compact_string),
+    "bytes": (_get_bytes, _get_compact_bytes),
+    "records": (_get_records, _get_compact_records),
 }
+PRIMITIVES = {(kind, flexible): gets[flexible] for kind, gets in _GETS.items() for flexible in (False, True)}

@@ -13,15 +13,24 @@ from typing import Any
 from uuid import UUID
 
 from runnel.protocol.schemas import NO_DEFAULT, Array, Structure, schema
+from runnel.records.codecs import Buffer
 
 Put = Callable[[bytearray, Any], None]
 TaggedField = tuple[int, str, Put, Any]
 
 ZERO_UUID = bytes(16)
+COPIED_SIZE = 1024  # fewer bytes are sooner copied than sent as a part
+
+
+class _Data(bytearray):
+    """What is encoded, without the records that come in between at the positions noted."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, Buffer]] = []
 
 
 class Encoder:
-    """Encodes the body of one API's responses in one version."""
+    """Encodes the body of one API's messages in one version."""
 
     __slots__ = ("_put", "flexible_header")
 
@@ -29,10 +38,20 @@ class Encoder:
         self.flexible_header = flexible_header
         self._put = _structure(structure, flexible)
 
-    def __call__(self, body: Mapping[str, Any]) -> bytearray:
-        data = bytearray()
+    def __call__(self, body: Mapping[str, Any]) -> list[Buffer]:
+        """The parts of the body, one after the other. Records are parts of their own: they are not copied."""
+        data = _Data()
         self._put(data, body)
-        return data
+        if not data.records:
+            return [data]
+        parts: list[Buffer] = []
+        start = 0
+        view = memoryview(data)
+        for position, records in data.records:
+            parts += (view[start:position], records)
+            start = position
+        parts.append(view[start:])
+        return parts
 
 
 @cache
@@ -177,24 +196,44 @@ def _put_uuid(data: bytearray, value: UUID | None) -> None:
     data += ZERO_UUID if value is None else value.bytes
 
 
+def _put_records(data: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        data += b"\xff\xff\xff\xff"
+        return
+    data += len(value).to_bytes(4, "big")
+    _put_apart(data, value)
+
+
+def _put_compact_records(data: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        data.append(0)
+        return
+    put_unsigned_varint(data, len(value) + 1)
+    _put_apart(data, value)
+
+
+def _put_apart(data: bytearray, value: Buffer) -> None:
+    if isinstance(data, _Data) and len(value) > COPIED_SIZE:
+        data.records.append((len(data), value))
+    else:
+        data += value
+
+
 def _both(put: Put) -> tuple[Put, Put]:
     return put, put
 
 
-PRIMITIVES: dict[tuple[str, bool], Put] = {
-    (kind, flexible): puts[flexible]
-    for kind, puts in {
-        "bool": _both(_number("?")),
-        "int8": _both(_number("b")),
-        "int16": _both(_number("h")),
-        "uint16": _both(_number("H")),
-        "int32": _both(_number("i")),
-        "int64": _both(_number("q")),
-        "float64": _both(_number("d")),
-        "uuid": _both(_put_uuid),
-        "string": (put_string, put_compact_string),
-        "bytes": (put_bytes, put_compact_bytes),
-        "records": (put_bytes, put_compact_bytes),
-    }.items()
-    for flexible in (False, True)
+_PUTS: dict[str, tuple[Put, Put]] = {
+    "bool": _both(_number("?")),
+    "int8": _both(_number("b")),
+    "int16": _both(_number("h")),
+    "uint16": _both(_number("H")),
+    "int32": _both(_number("i")),
+    "int64": _both(_number("q")),
+    "float64": _both(_number("d")),
+    "uuid": _both(_put_uuid),
+    "string": (put_string, put_compact_string),
+    "bytes": (put_bytes, put_compact_bytes),
+    "records": (_put_records, _put_compact_records),
 }
+PRIMITIVES = {(kind, flexible): puts[flexible] for kind, puts in _PUTS.items() for flexible in (False, True)}

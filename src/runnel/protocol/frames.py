@@ -18,19 +18,23 @@ class RequestHeader(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
-    size: int  # of the header: the body begins here, unless tags are in between
+    end: int  # the position after it: the body begins here, unless tags are in between
 
 
-def parse_header(frame: bytes) -> RequestHeader:
-    """The header as all versions have it. The client id is a plain string even where the rest is compact."""
-    if len(frame) < FIXED.size:
-        raise MalformedRequest(f"a request of {len(frame)} bytes is shorter than its header")
-    api_key, version, correlation_id, length = FIXED.unpack_from(frame)
-    end = FIXED.size + max(length, 0)
-    if length < -1 or end > len(frame):
-        raise MalformedRequest(f"a client id of {length} bytes in a request of {len(frame)} bytes")
-    client_id = None if length == -1 else frame[FIXED.size : end].decode("utf-8", "replace")
-    return RequestHeader(api_key, version, correlation_id, client_id, end)
+def parse_header(data: bytes, start: int, end: int) -> RequestHeader:
+    """The header of the request from `start` to `end`, as all versions have it.
+
+    The client id is a plain string even where the rest is compact.
+    """
+    if end - start < FIXED.size:
+        raise MalformedRequest(f"a request of {end - start} bytes is shorter than its header")
+    api_key, version, correlation_id, length = FIXED.unpack_from(data, start)
+    start += FIXED.size
+    stop = start + max(length, 0)
+    if length < -1 or stop > end:
+        raise MalformedRequest(f"a client id of {length} bytes reaches beyond the request")
+    client_id = None if length == -1 else data[start:stop].decode("utf-8", "replace")
+    return RequestHeader(api_key, version, correlation_id, client_id, stop)
 
 
 def skip_tags(frame: bytes, position: int) -> int:

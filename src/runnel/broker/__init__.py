@@ -1,0 +1,1 @@
+"""The log behind a socket: Kafka's wire protocol, topics, consumer groups."""

@@ -1,0 +1,79 @@
+"""DescribeTopicPartitions (75), version 0: topics and their partitions, page by page.
+
+- Topics come in the order of their names; no list means all. A cursor names the topic and the partition to go on with.
+- A page has at most `response_partition_limit` partitions, and `max.request.partition.size.limit` at that.
+- Topics are not made by asking for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runnel.broker import operations
+from runnel.broker.node import Node
+from runnel.broker.request import Body, Request
+from runnel.broker.topics import Topic
+from runnel.protocol.error_codes import ErrorCode
+
+
+def handle(node: Node, request: Request) -> Body:
+    body = request.body
+    names = sorted({asked["name"] for asked in body["topics"]} or {topic.name for topic in node.topics.all()})
+    cursor = body["cursor"] or {"topic_name": "", "partition_index": 0}
+    left = max(1, min(body["response_partition_limit"], node.settings.max_request_partition_size_limit))
+    topics: list[dict[str, Any]] = []
+    for name in names:
+        if name < cursor["topic_name"]:
+            continue
+        first = max(0, cursor["partition_index"]) if name == cursor["topic_name"] else 0
+        if left == 0:
+            return _answer(topics, {"topic_name": name, "partition_index": 0})
+        topic = node.topics.find(name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        shown = range(first, min(topic.count, first + left))
+        topics.append(_topic(node, topic, shown))
+        left -= len(shown)
+        if shown.stop < topic.count:
+            return _answer(topics, {"topic_name": name, "partition_index": shown.stop})
+    return _answer(topics, None)
+
+
+def _answer(topics: list[dict[str, Any]], cursor: dict[str, Any] | None) -> dict[str, Any]:
+    return {"throttle_time": 0, "topics": topics, "next_cursor": cursor}
+
+
+def _missing(name: str) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "name": name,
+        "topic_id": None,
+        "partitions": (),
+        "is_internal": False,
+    }
+
+
+def _topic(node: Node, topic: Topic, numbers: range) -> dict[str, Any]:
+    replicas = (node.node_id,)
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": ErrorCode.NONE,
+                "partition_index": number,
+                "leader_id": node.node_id,
+                "leader_epoch": topic.leader_epoch(number),
+                "replica_nodes": replicas,
+                "isr_nodes": replicas,
+                "eligible_leader_replicas": (),
+                "last_known_elr": (),
+                "offline_replicas": (),
+            }
+            for number in numbers
+        ],
+        "topic_authorized_operations": operations.TOPIC,
+    }

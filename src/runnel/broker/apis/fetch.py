@@ -1,0 +1,237 @@
+"""Fetch (1), versions 4 to 18: read record batches, and wait for them.
+
+- Data begins with the batch that holds the offset. At least one batch is given, however large, in the first partition
+  that has any; otherwise the limits of the request, of the partition and of `fetch.max.bytes` hold.
+- With less than `min_bytes` there, the answer waits for appends, for `max_wait` at most. An error is told at once.
+- From version 13 on topics are named by their id. A stale or a future leader epoch is FENCED or UNKNOWN.
+- Fetch sessions (KIP-227) are declined: the answer's session is 0, so clients send the whole list each time.
+- Without transactions all is committed: both isolation levels see the same.
+- Followers do not exist: the fields of replicas are not looked at.
+- What is not in memory is read by a thread: the disk holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
+
+from runnel.broker.mistakes import code_of, epoch_mistake
+from runnel.broker.node import Node
+from runnel.broker.request import Answer, Body, LongPoll, Request
+from runnel.errors import OffsetOutOfRange, RunnelError
+from runnel.log import Batches, Partition
+from runnel.protocol.error_codes import ErrorCode
+
+IDS_SINCE = 13
+READ_COMMITTED = 1
+
+
+def handle(node: Node, request: Request) -> Answer:
+    if request.body["session_id"] != 0:
+        return _answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    return Fetching(node, request).start()
+
+
+class Wanted(NamedTuple):
+    """A partition that is there, and the place of its answer."""
+
+    partition: Partition
+    offset: int
+    max_bytes: int
+    result: dict[str, Any]
+
+    @property
+    def has_more(self) -> bool:
+        return self.partition.end_offset > self.offset
+
+
+class Fetching:
+    """One request on its way."""
+
+    def __init__(self, node: Node, request: Request) -> None:
+        self._node = node
+        self._request = request
+        self._wanted: list[Wanted] = []
+        self._failed = False
+        self._answer: LongPoll | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._had = 0  # bytes when the wait began
+        self._sizes = 0  # of the partitions then
+        self._responses = [self._topic(asked) for asked in request.body["topics"]]
+
+    def start(self) -> Answer:
+        """Answer at once, or when there is enough."""
+        if not self._must_wait_for_more():
+            return self._read_now()
+        if self._request.body["min_bytes"] > 1 and any(wanted.has_more for wanted in self._wanted):
+            return self._read_then_wait()
+        return self._wait()
+
+    # --- what is asked for
+
+    def _topic(self, asked: dict[str, Any]) -> dict[str, Any]:
+        by_id = self._request.version >= IDS_SINCE
+        topics = self._node.topics
+        topic = topics.find_id(asked["topic_id"]) if by_id else topics.find(asked["topic"])
+        results = []
+        for partition in asked["partitions"]:
+            result = _result(partition["partition"], committed=self._request.body["isolation_level"] == READ_COMMITTED)
+            results.append(result)
+            if topic is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._fail(result, unknown)
+                continue
+            try:
+                self._want(topic.partition(partition["partition"]), partition, result)
+            except IndexError:
+                self._fail(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            except RunnelError as error:
+                self._fail(result, code_of(error))
+        return {"topic": asked["topic"], "topic_id": asked["topic_id"], "partitions": results}
+
+    def _want(self, partition: Partition, asked: dict[str, Any], result: dict[str, Any]) -> None:
+        mistake = epoch_mistake(partition, asked["current_leader_epoch"])
+        start, end = partition.start_offset, partition.end_offset
+        result["high_watermark"] = result["last_stable_offset"] = end
+        result["log_start_offset"] = start
+        if mistake:
+            self._fail(result, mistake)
+        elif not start <= asked["fetch_offset"] <= end:
+            self._fail(result, ErrorCode.OFFSET_OUT_OF_RANGE)
+        else:
+            self._wanted.append(Wanted(partition, asked["fetch_offset"], asked["partition_max_bytes"], result))
+
+    def _fail(self, result: dict[str, Any], code: ErrorCode) -> None:
+        result["error_code"] = code
+        self._failed = True
+
+    # --- waiting
+
+    def _must_wait_for_more(self) -> bool:
+        body = self._request.body
+        if self._failed or not self._wanted or body["min_bytes"] <= 0 or body["max_wait"] <= 0 or self._node.stopping:
+            return False
+        return body["min_bytes"] > 1 or not any(wanted.has_more for wanted in self._wanted)
+
+    async def _read_then_wait(self) -> Body:
+        body = await _given(self._read_now())
+        self._had = sum(len(wanted.result["records"]) for wanted in self._wanted)
+        if self._had >= self._request.body["min_bytes"] or self._failed:
+            return body
+        return await self._wait()
+
+    def _wait(self) -> LongPoll:
+        self._answer = answer = LongPoll(loop=self._node.loop)
+        partitions = [wanted.partition for wanted in self._wanted]
+        self._sizes = sum(partition.size for partition in partitions)
+        answer.add_done_callback(self._leave)
+        self._timer = self._node.loop.call_later(self._request.body["max_wait"] / 1000, self._finish)
+        self._node.waits.add(partitions, self._woken)
+        self._woken()
+        return answer
+
+    def _woken(self) -> None:
+        """Is it enough by now?"""
+        minimum = self._request.body["min_bytes"]
+        if minimum <= 1:
+            enough = any(wanted.has_more for wanted in self._wanted)
+        else:
+            enough = self._had + sum(wanted.partition.size for wanted in self._wanted) - self._sizes >= minimum
+        if enough or self._node.stopping or any(wanted.partition.closed for wanted in self._wanted):
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        given = self._read_now()
+        if isinstance(given, Awaitable):
+            self._leave(self._answer)
+            task = asyncio.ensure_future(given)
+            task.add_done_callback(self._hand_over)
+        else:
+            self._answer.set_result(given)
+
+    def _hand_over(self, task: asyncio.Future[Body]) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._answer.set_exception(error)
+        else:
+            self._answer.set_result(task.result())
+
+    def _leave(self, _: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._node.waits.remove([wanted.partition for wanted in self._wanted], self._woken)
+
+    # --- reading
+
+    def _read_now(self) -> Answer:
+        limit = min(self._request.body["max_bytes"], self._node.settings.fetch_max_bytes)
+        limit = self._node.unsent.allowance(limit)
+        if self._read(limit, in_memory=True):
+            return self._body()
+        return self._read_in_thread(limit)
+
+    async def _read_in_thread(self, limit: int) -> Body:
+        await self._node.in_thread(self._read, limit)
+        return self._body()
+
+    def _read(self, limit: int, *, in_memory: bool = False) -> bool:
+        """Read what there is, up to the limit; False if that needs the disk and `in_memory` forbids it."""
+        for wanted in self._wanted:
+            partition, offset, max_bytes, result = wanted
+            result["records"] = b""
+            try:
+                if wanted.has_more and limit > 0:
+                    most = min(max_bytes, limit)
+                    batches = partition.read_in_memory(offset, most) if in_memory else partition.read(offset, most)
+                    if batches is None:
+                        return False
+                    self._take(batches, result, limit)
+                    limit -= len(result["records"])
+                result["high_watermark"] = result["last_stable_offset"] = partition.end_offset
+                result["log_start_offset"] = partition.start_offset
+            except (RunnelError, OSError) as error:
+                self._refuse(result, error)
+        return True
+
+    def _take(self, batches: Batches, result: dict[str, Any], limit: int) -> None:
+        """A batch larger than the limit is given only if it is the first of all."""
+        first = all(not wanted.result["records"] for wanted in self._wanted)
+        if first or len(batches.data) <= limit:
+            result["records"] = batches.data
+
+    def _refuse(self, result: dict[str, Any], error: RunnelError | OSError) -> None:
+        if isinstance(error, OffsetOutOfRange):
+            result["log_start_offset"] = error.start
+        code = code_of(error) if isinstance(error, RunnelError) else ErrorCode.KAFKA_STORAGE_ERROR
+        self._fail(result, code)
+
+    def _body(self) -> dict[str, Any]:
+        size = sum(len(wanted.result["records"]) for wanted in self._wanted)
+        throttle = self._node.throttle_consumer(self._request.client_id, size)
+        return _answer(ErrorCode.NONE, self._responses, throttle)
+
+
+async def _given(answer: Answer) -> Body:
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _result(partition: int, *, committed: bool) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "error_code": ErrorCode.NONE,
+        "high_watermark": -1,
+        "last_stable_offset": -1,
+        "log_start_offset": -1,
+        "aborted_transactions": () if committed else None,
+        "preferred_read_replica": -1,
+        "records": b"",
+    }
+
+
+def _answer(error: ErrorCode, responses: list[dict[str, Any]], throttle: int = 0) -> dict[str, Any]:
+    return {"throttle_time": throttle, "error_code": error, "session_id": 0, "responses": responses}

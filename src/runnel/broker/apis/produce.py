@@ -1,0 +1,149 @@
+"""Produce (0), versions 3 to 13: append record batches. Versions 0 to 2 are advertised and not served (KAFKA-18659).
+
+- Every partition has exactly one batch, of format v2. It is answered when it is synced, or as the topic's flush setting
+  says. `acks` of 1 is served like -1; 0 gets no answer, and an error then closes the connection.
+- From version 13 on topics are named by their id.
+- A batch that an idempotent producer sends twice is written once, and answered with its first offset.
+- Internal topics cannot be written. Transactions are not served yet: a transactional batch is INVALID_TXN_STATE.
+- A producer over its quota, or a nearly full disk, gets a throttle time: the answer comes first, then the client waits.
+- The time-out of the request is the client's own affair: a batch that was accepted is not given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import Any
+
+from runnel.broker.mistakes import code_of
+from runnel.broker.node import Node
+from runnel.broker.request import SILENCE, Answer, Body, Request
+from runnel.broker.topics import Topic
+from runnel.errors import InvalidBatch, RunnelError
+from runnel.log import Append
+from runnel.protocol.error_codes import ErrorCode
+from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL
+
+IDS_SINCE = 13
+MESSAGES_SINCE = 8
+ATTRIBUTES = Struct(">h")
+ATTRIBUTES_AT = 21
+TIMESTAMPS = Struct(">qq")  # the first one, the largest one
+TIMESTAMPS_AT = 27
+
+
+def handle(node: Node, request: Request) -> Answer:
+    return Production(node, request).start()
+
+
+class Production:
+    """One request on its way: answered when the last of its batches is."""
+
+    __slots__ = ("_future", "_node", "_pending", "_request", "_responses", "_written")
+
+    def __init__(self, node: Node, request: Request) -> None:
+        self._node = node
+        self._request = request
+        self._responses: list[dict[str, Any]] = []
+        self._pending = 0
+        self._written = 0
+        self._future: asyncio.Future[Body] | None = None
+
+    def start(self) -> Answer:
+        acks = self._request.body["acks"]
+        if acks not in (-1, 0, 1):
+            mistake: ErrorCode | None = ErrorCode.INVALID_REQUIRED_ACKS
+        elif self._request.body["transactional_id"] is not None:
+            mistake = ErrorCode.INVALID_TXN_STATE
+        else:
+            mistake = None
+        for topic in self._request.body["topic_data"]:
+            self._take_topic(topic, mistake)
+        if acks == 0:
+            return self._no_answer()
+        if not self._pending:
+            return self._body()
+        self._future = self._node.loop.create_future()
+        return self._future
+
+    # --- appending
+
+    def _take_topic(self, asked: dict[str, Any], mistake: ErrorCode | None) -> None:
+        by_id = self._request.version >= IDS_SINCE
+        topics = self._node.topics
+        topic = topics.find_id(asked["topic_id"]) if by_id else topics.find(asked["name"])
+        if mistake is None and topic is None:
+            mistake = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif mistake is None and topic is not None and topic.is_internal:
+            mistake = ErrorCode.INVALID_TOPIC
+        results: list[dict[str, Any]] = []
+        self._responses.append({"name": asked["name"], "topic_id": asked["topic_id"], "partition_responses": results})
+        for partition in asked["partition_data"]:
+            result = {"index": partition["index"], "error_code": ErrorCode.NONE, "base_offset": -1}
+            result |= {"log_append_time": -1, "log_start_offset": -1, "record_errors": (), "error_message": None}
+            results.append(result)
+            if mistake is not None or topic is None:
+                result["error_code"] = mistake
+            else:
+                self._append(topic, partition["index"], partition["records"], result)
+
+    def _append(self, topic: Topic, number: int, batch: memoryview | None, result: dict[str, Any]) -> None:
+        try:
+            partition = topic.partition(number)
+            if batch is None or len(batch) < HEADER_SIZE:
+                raise InvalidBatch("no record batch")
+            mistake = self._mistake_in(topic, batch)
+            if mistake is not None:
+                result["error_code"], result["error_message"] = mistake
+                return
+            append = partition.submit(batch)
+        except IndexError:
+            result["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except RunnelError as error:
+            result["error_code"], result["error_message"] = code_of(error), str(error)
+        else:
+            self._written += len(batch)
+            self._pending += 1
+            result["log_start_offset"] = partition.start_offset
+            append.when_done(lambda append: self._node.handover.call(self._done, (result, append)))
+
+    def _mistake_in(self, topic: Topic, batch: memoryview) -> tuple[ErrorCode, str] | None:
+        if ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL:
+            return ErrorCode.INVALID_TXN_STATE, "transactions are not served"
+        first, largest = TIMESTAMPS.unpack_from(batch, TIMESTAMPS_AT)
+        settings, now = topic.settings, self._node.clock.now()
+        if largest - now > settings.message_timestamp_after_max_ms:
+            limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
+            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is later than now, {now}, by more than {limit}"
+        if first >= 0 and now - first > settings.message_timestamp_before_max_ms:
+            limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
+            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is earlier than now, {now}, by more than {limit}"
+        return None
+
+    # --- answering
+
+    def _done(self, done: tuple[dict[str, Any], Append]) -> None:
+        result, append = done
+        if append.error is not None:
+            result["error_code"], result["error_message"] = code_of(append.error), str(append.error)
+        else:
+            result["base_offset"] = append.appended.base_offset
+            if append.header.attributes & APPEND_TIME:
+                result["log_append_time"] = append.appended.timestamp
+        self._pending -= 1
+        if not self._pending and self._future is not None and not self._future.done():
+            self._future.set_result(self._body())
+
+    def _body(self) -> dict[str, Any]:
+        throttle = self._node.throttle_producer(self._request.client_id, self._written)
+        return {"responses": self._responses, "throttle_time": throttle}
+
+    def _no_answer(self) -> Body:
+        for topic in self._responses:
+            for result in topic["partition_responses"]:
+                if result["error_code"]:
+                    self._request.peer.give_up(
+                        f"a record for {topic['name'] or topic['topic_id']}-{result['index']}, which asked for no "
+                        f"acknowledgement, was refused: {ErrorCode(result['error_code']).name}"
+                    )
+        return SILENCE

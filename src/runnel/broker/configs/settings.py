@@ -1,0 +1,241 @@
+"""The broker's settings as one value, under Kafka's names.
+
+`BrokerSettings` refuses impossible values. `from_names` takes names and texts as they stand in a configuration file:
+each name is honoured, or ignored with a notice, or refused with a reason; see `catalogue.py`.
+
+The defaults are Kafka's, with one exception: without `listeners` the broker listens on the loopback interface only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, fields
+from functools import cache
+from typing import Any
+
+from runnel.broker.configs.catalogue import treat
+from runnel.broker.configs.listeners import EVERYWHERE, PROTOCOLS, Listener, Protocol, parse_listeners, parse_protocols
+from runnel.broker.configs.values import as_text, check_fields, flag, number, parsed, text, words
+from runnel.errors import InvalidSetting
+from runnel.settings import DAY, GIB, INT32_MAX, INT64_MAX, KIB, MIB, MINUTE, SECOND, LogSettings
+
+HOUR = 60 * MINUTE
+DEFAULT_LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092)
+DEFAULT_PROTOCOLS = tuple(Protocol(name, name) for name in PROTOCOLS)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Every setting that the broker honours; an attribute is Kafka's name with underscores."""
+
+    node_id: int = number(1, 0, INT32_MAX)
+
+    # where it listens
+    listeners: tuple[Listener, ...] = parsed((DEFAULT_LISTENER,), parse_listeners)
+    advertised_listeners: tuple[Listener, ...] = parsed((), parse_listeners)
+    listener_security_protocol_map: tuple[Protocol, ...] = parsed(DEFAULT_PROTOCOLS, parse_protocols)
+    controller_listener_names: tuple[str, ...] = words(())
+    broker_rack: str | None = text(None)
+
+    # topics
+    num_partitions: int = number(1, 1, INT32_MAX)
+    default_replication_factor: int = number(1, 1, INT32_MAX)
+    auto_create_topics_enable: bool = flag(True)
+    delete_topic_enable: bool = flag(True)
+
+    # limits
+    message_max_bytes: int = number(MIB + 12, 0, INT32_MAX)
+    socket_request_max_bytes: int = number(100 * MIB, 1, INT32_MAX)
+    fetch_max_bytes: int = number(55 * MIB, KIB, INT32_MAX)
+    max_request_partition_size_limit: int = number(2000, 1, INT32_MAX)
+    max_connections: int = number(INT32_MAX, 0, INT32_MAX)
+    max_connections_per_ip: int = number(INT32_MAX, 0, INT32_MAX)
+    connections_max_idle_ms: int = number(10 * MINUTE, -1)
+    queued_max_request_bytes: int = number(-1, -1)
+    max_incremental_fetch_session_cache_slots: int = number(1000, 0, INT32_MAX)
+    socket_listen_backlog_size: int = number(50, 1, INT32_MAX)
+    quota_window_num: int = number(11, 1, INT32_MAX)
+    quota_window_size_seconds: int = number(1, 1, INT32_MAX)
+
+    # groups
+    group_initial_rebalance_delay_ms: int = number(3 * SECOND, 0, INT32_MAX)
+    group_min_session_timeout_ms: int = number(6 * SECOND, 0, INT32_MAX)
+    group_max_session_timeout_ms: int = number(30 * MINUTE, 0, INT32_MAX)
+    group_max_size: int = number(INT32_MAX, 1, INT32_MAX)
+    offset_metadata_max_bytes: int = number(4 * KIB, 0, INT32_MAX)
+    offsets_retention_minutes: int = number(10080, 1, INT32_MAX)
+    offsets_retention_check_interval_ms: int = number(10 * MINUTE, 1)
+    offsets_topic_num_partitions: int = number(50, 1, INT32_MAX)
+    offsets_topic_segment_bytes: int = number(100 * MIB, KIB, INT32_MAX)
+
+    # what a topic gets that does not say otherwise
+    log_segment_bytes: int = number(GIB, MIB, INT32_MAX)
+    log_roll_ms: int | None = number(None, 1)
+    log_roll_hours: int = number(168, 1, INT32_MAX)
+    log_roll_jitter_ms: int | None = number(None, 0)
+    log_roll_jitter_hours: int = number(0, 0, INT32_MAX)
+    log_index_interval_bytes: int = number(4 * KIB, 0, INT32_MAX)
+    log_retention_ms: int | None = number(None, -1)
+    log_retention_minutes: int | None = number(None, -1, INT32_MAX)
+    log_retention_hours: int = number(168, -1, INT32_MAX)
+    log_retention_bytes: int = number(-1, -1)
+    log_flush_interval_messages: int = number(INT64_MAX, 1)
+    log_flush_interval_ms: int | None = number(None, 0)
+    log_flush_scheduler_interval_ms: int = number(INT64_MAX, 0)
+    log_message_timestamp_type: str = text("CreateTime", ("CreateTime", "LogAppendTime"))
+    log_message_timestamp_before_max_ms: int = number(INT64_MAX, 0)
+    log_message_timestamp_after_max_ms: int = number(HOUR, 0)
+    log_cleanup_policy: tuple[str, ...] = words(("delete",), ("compact", "delete"))
+    compression_type: str = text("producer", ("producer",))
+
+    # care of the log
+    log_retention_check_interval_ms: int = number(5 * MINUTE, 1)
+    log_flush_offset_checkpoint_interval_ms: int = number(MINUTE, 1, INT32_MAX)
+    producer_id_expiration_ms: int = number(DAY, 1, INT32_MAX)
+
+    # our own
+    runnel_replication_factor_lenient: bool = flag(False)
+    runnel_low_disk_bytes: int = number(64 * MIB, 0)
+    runnel_tail_cache_bytes: int = number(64 * MIB, 0)
+    runnel_open_files: int = number(512, 8)
+    runnel_sync_workers: int = number(8, 1, 64)
+    runnel_retry_after_failure_ms: int = number(SECOND, 0)
+
+    def __post_init__(self) -> None:
+        check_fields(self, settings_fields())
+        for broken in self._contradictions():
+            raise broken
+
+    @property
+    def id(self) -> int:
+        """Of this broker."""
+        return self.node_id
+
+    @property
+    def client_listeners(self) -> tuple[Listener, ...]:
+        """The listeners without those of a controller: we need none, but a file that was made for Kafka names one."""
+        controllers = {name.upper() for name in self.controller_listener_names}
+        return tuple(listener for listener in self.listeners if listener.name not in controllers)
+
+    @property
+    def retention_ms(self) -> int:
+        """How long a topic keeps its records: of three names the one with the finest unit counts."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return _scaled(self.log_retention_minutes, MINUTE)
+        return _scaled(self.log_retention_hours, HOUR)
+
+    @property
+    def segment_ms(self) -> int:
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR
+
+    @property
+    def segment_jitter_ms(self) -> int:
+        return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR
+
+    @property
+    def flush_ms(self) -> int:
+        given = self.log_flush_interval_ms
+        return given if given is not None else self.log_flush_scheduler_interval_ms
+
+    @property
+    def log(self) -> LogSettings:
+        """What the log itself is opened with."""
+        return LogSettings(
+            low_disk_bytes=self.runnel_low_disk_bytes,
+            tail_cache_bytes=self.runnel_tail_cache_bytes,
+            open_files=self.runnel_open_files,
+            sync_workers=self.runnel_sync_workers,
+            checkpoint_ms=self.log_flush_offset_checkpoint_interval_ms,
+            retention_check_ms=self.log_retention_check_interval_ms,
+            retry_after_failure_ms=self.runnel_retry_after_failure_ms,
+            producer_expiration_ms=self.producer_id_expiration_ms,
+        )
+
+    def get(self, name: str) -> Any:
+        """The value of a setting that is honoured, by Kafka's name."""
+        return getattr(self, name.replace(".", "_"))
+
+    def shown(self, name: str) -> str | None:
+        """The same as Kafka's tools show it."""
+        return as_text(self.get(name))
+
+    @classmethod
+    def from_names(cls, names: Mapping[str, Any]) -> tuple[BrokerSettings, list[str]]:
+        """From Kafka's names, such as `{"num.partitions": "3"}`; the notices tell what is ignored, one line each."""
+        values: dict[str, Any] = {}
+        notices: list[str] = []
+        for name, value in names.items():
+            notice = treat(name, str(value))
+            if notice is not None:
+                notices.append(notice)
+            else:
+                values[name.replace(".", "_")] = value
+        _take_older_name(values)
+        return cls(**values), notices
+
+    # --- what does not go together
+
+    def _contradictions(self) -> Iterable[InvalidSetting]:
+        yield from self._listener_contradictions()
+        if self.default_replication_factor > 1 and not self.runnel_replication_factor_lenient:
+            yield InvalidSetting(
+                "default.replication.factor",
+                self.default_replication_factor,
+                "1: there is one broker; or set runnel.replication.factor.lenient=true to make such topics with 1",
+            )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            yield InvalidSetting(
+                "group.min.session.timeout.ms",
+                self.group_min_session_timeout_ms,
+                f"at most group.max.session.timeout.ms, which is {self.group_max_session_timeout_ms:,}",
+            )
+        if self.queued_max_request_bytes > 0 and self.queued_max_request_bytes < self.socket_request_max_bytes:
+            yield InvalidSetting(
+                "queued.max.request.bytes",
+                self.queued_max_request_bytes,
+                f"-1, or at least socket.request.max.bytes, which is {self.socket_request_max_bytes:,}",
+            )
+        for name in ("log_retention_ms", "log_retention_minutes", "log_retention_hours"):
+            if getattr(self, name) == 0:
+                yield InvalidSetting(name.replace("_", "."), 0, "-1 for ever, or at least 1")
+
+    def _listener_contradictions(self) -> Iterable[InvalidSetting]:
+        names = [listener.name for listener in self.client_listeners]
+        if not names:
+            yield InvalidSetting("listeners", as_text(self.listeners), "at least one listener for clients")
+        protocols = dict(self.listener_security_protocol_map)
+        for listener in self.client_listeners:
+            protocol = protocols.get(listener.name)
+            if protocol is None:
+                mapped = as_text(self.listener_security_protocol_map)
+                expected = f"a protocol for the listener {listener.name}, such as {listener.name}:PLAINTEXT"
+                yield InvalidSetting("listener.security.protocol.map", mapped, expected)
+            elif protocol != "PLAINTEXT":
+                expected = f"a listener without security: {protocol} is not supported yet"
+                yield InvalidSetting("listeners", str(listener), expected)
+        for listener in self.advertised_listeners:
+            if listener.name not in names:
+                yield InvalidSetting("advertised.listeners", str(listener), f"a name of listeners: {', '.join(names)}")
+            elif listener.host in EVERYWHERE:
+                yield InvalidSetting("advertised.listeners", str(listener), "an address that clients can connect to")
+
+
+@cache
+def settings_fields() -> dict[str, Field[Any]]:
+    """The settings by attribute."""
+    return {declared.name: declared for declared in fields(BrokerSettings)}
+
+
+def _scaled(value: int, unit: int) -> int:
+    return -1 if value < 0 else value * unit
+
+
+def _take_older_name(values: dict[str, Any]) -> None:
+    """`broker.id` is the older name of `node.id`; -1 in it stands for nothing."""
+    older = values.pop("broker_id", "-1")
+    if str(older) == "-1":
+        return
+    if str(values.setdefault("node_id", older)) != str(older):
+        raise InvalidSetting("broker.id", older, f"the same as node.id, which is {values['node_id']}")

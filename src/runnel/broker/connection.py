@@ -1,0 +1,355 @@
+"""One client's connection: bytes in, requests to their handlers, answers out in the order of the requests.
+
+What it promises:
+- answers leave in the order of the requests, though several requests may be under way at once;
+- a client that does not read its answers is not read from, and at most one fetch of it is held in memory;
+- one client with much to say does not keep the others waiting: after so many requests it is the next one's turn;
+- what is no request of Kafka's protocol ends the connection with one line in the log, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from runnel.broker.apis import handler_of
+from runnel.broker.request import SILENCE, Body, Handler, LongPoll, Request
+from runnel.errors import MalformedRequest
+from runnel.protocol.decode import read_request
+from runnel.protocol.encode import Encoder, response_encoder
+from runnel.protocol.frames import LENGTH, answer_head, parse_header
+from runnel.protocol.versions import SERVED, Api
+from runnel.settings import KIB
+
+if TYPE_CHECKING:
+    from runnel.broker.server import Server
+
+REQUESTS_UNDER_WAY = 64  # of one connection; clients keep about five
+REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
+UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
+SMALLEST_REQUEST = 8
+
+logger = logging.getLogger(__name__)
+
+
+class Frame(NamedTuple):
+    data: bytes
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_fetch(self) -> bool:
+        return self.size >= 2 and self.data[self.start] == 0 and self.data[self.start + 1] == Api.FETCH
+
+
+class Slot:
+    """The place of one answer in the order of answers."""
+
+    __slots__ = ("correlation_id", "encoder", "long_poll", "parts", "size", "throttle")
+
+    def __init__(self, correlation_id: int, encoder: Encoder, size: int) -> None:
+        self.correlation_id = correlation_id
+        self.encoder = encoder
+        self.size = size  # of the request, for the memory that it holds
+        self.parts: list[Any] | None = None  # None: not answered yet
+        self.throttle = 0
+        self.long_poll: LongPoll | None = None
+
+
+class Connection(asyncio.Protocol):
+    host = ""
+
+    def __init__(self, server: Server, listener: str) -> None:
+        self.listener = listener
+        self.last_active = 0
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._chunks: list[bytes] = []  # of a request that is not whole yet
+        self._arrived = 0
+        self._needed = LENGTH.size
+        self._frames: deque[Frame] = deque()  # whole, not begun
+        self._slots: deque[Slot] = deque()  # begun, not sent
+        self._under_way = 0  # bytes of what is begun
+        self._unsent = 0  # bytes that the client has not taken, as told to the server
+        self._reading = True
+        self._sending = True
+        self._muted: asyncio.TimerHandle | None = None
+        self._turn_planned = False
+        self._stopping = False
+
+    def __repr__(self) -> str:
+        return f"<Connection of {self.host or 'a client'}>"
+
+    # --- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's are, without saying so
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else "?"
+        transport.set_write_buffer_limits(UNSENT_MARK)
+        self.last_active = self._server.clock.elapsed()
+        refused = self._server.admit(self)
+        if refused:
+            self._transport = None
+            transport.abort()
+            self._server.tell_rarely("a connection from %s was refused: %s", self.host, refused)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None or self._stopping:
+            return
+        self._server.received.arriving += len(data)
+        self._arrived += len(data)
+        self._chunks.append(data)
+        if self._arrived >= self._needed:
+            self._cut_frames()
+        self._take_turn()
+
+    def eof_received(self) -> bool:
+        return False  # whoever closes its side does not wait for answers
+
+    def pause_writing(self) -> None:
+        self._sending = False
+        self._note_unsent()
+
+    def resume_writing(self) -> None:
+        self._sending = True
+        self._note_unsent()
+        self._send()
+        self._take_turn()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is None:  # it was refused
+            return
+        self._transport = None
+        received = self._server.received
+        received.arriving -= self._arrived
+        received.under_way -= self._under_way
+        self._under_way = self._arrived = 0
+        self._server.unsent.total -= self._unsent
+        self._unsent = 0
+        self._chunks.clear()
+        self._frames.clear()
+        for slot in self._slots:
+            if slot.long_poll is not None:
+                slot.long_poll.cancel()
+        self._slots.clear()
+        if self._muted is not None:
+            self._muted.cancel()
+        self._server.release(self)
+        received.forget(self)
+
+    # --- from bytes to frames
+
+    def _cut_frames(self) -> None:
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        position, size = 0, len(data)
+        self._needed = LENGTH.size
+        while size - position >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(data, position)
+            if not SMALLEST_REQUEST <= length <= self._server.settings.socket_request_max_bytes:
+                self._refuse_length(length)
+                return
+            end = position + LENGTH.size + length
+            if end > size:
+                self._needed = LENGTH.size + length
+                break
+            self._frames.append(Frame(data, position + LENGTH.size, end))
+            position = end
+        whole = position
+        self._chunks = [data[position:]] if position < size else []
+        self._arrived -= whole
+        self._under_way += whole
+        self._server.received.arriving -= whole
+        self._server.received.under_way += whole
+        if whole:
+            self._server.received.forget(self)
+
+    def _refuse_length(self, length: int) -> None:
+        most = self._server.settings.socket_request_max_bytes
+        self.give_up(
+            f"it announced a request of {length:,} bytes; at least {SMALLEST_REQUEST} and at most "
+            f"socket.request.max.bytes = {most:,} are taken"
+        )
+
+    # --- whose turn it is
+
+    def _take_turn(self) -> None:
+        """Begin what may be begun, and read on or not."""
+        if self._transport is None:
+            return
+        for _ in range(REQUESTS_AT_ONCE):
+            if not self._frames or not self._may_begin():
+                break
+            self._begin(self._frames.popleft())
+        if self._frames and self._may_begin() and not self._turn_planned:
+            self._turn_planned = True
+            self._server.loop.call_soon(self._planned_turn)
+        self._send()
+        self._read_or_wait()
+
+    def _planned_turn(self) -> None:
+        self._turn_planned = False
+        self._take_turn()
+
+    def _may_begin(self) -> bool:
+        if not self._sending or self._muted is not None or self._stopping or len(self._slots) >= REQUESTS_UNDER_WAY:
+            return False
+        # A fetch holds what it read until it is sent: only one of them at a time.
+        return not (self._slots and self._frames[0].is_fetch)
+
+    def _read_or_wait(self) -> None:
+        if self._transport is None or self._stopping:
+            return
+        if self._frames or not self._sending or self._muted is not None:
+            self._pause_reading()
+        elif self._server.received.is_full:
+            self._pause_reading()
+            self._server.received.wait(self)
+        else:
+            self.go_on_reading()
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        if not self._reading and self._transport is not None and not self._stopping:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, with a line in the log."""
+        if self._transport is not None:
+            self._server.tell_rarely("the connection of %s is closed: %s", self.host, reason)
+            self._transport.abort()
+            self._stopping = True
+
+    # --- one request
+
+    def _begin(self, frame: Frame) -> None:
+        self.last_active = self._server.clock.elapsed()
+        try:
+            header = parse_header(frame.data, frame.start, frame.end)
+            key, version = header.api_key, header.version
+            if key not in SERVED or version not in SERVED[key]:
+                if key != Api.API_VERSIONS:
+                    raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
+                version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
+            else:
+                body = read_request(frame.data, header, frame.end)
+        except MalformedRequest as error:
+            self.give_up(error.what)
+            return
+        slot = Slot(header.correlation_id, response_encoder(key, version), frame.size + LENGTH.size)
+        self._slots.append(slot)
+        request = Request(key, version, header.correlation_id, header.client_id, body, self, frame.size)
+        self._call(handler_of(key), request, slot)
+
+    def _call(self, handler: Handler, request: Request, slot: Slot) -> None:
+        try:
+            answer = handler(self._server.node, request)
+        except Exception as error:
+            self._fail(request, error)
+            return
+        if isinstance(answer, Awaitable):
+            slot.long_poll = answer if isinstance(answer, LongPoll) else None
+            future = asyncio.ensure_future(answer, loop=self._server.loop)  # the same, if it is one
+            future.add_done_callback(lambda done: self._answered(request, slot, done))
+        else:
+            self._fill(request, slot, answer)
+
+    def _answered(self, request: Request, slot: Slot, done: asyncio.Future[Body]) -> None:
+        if done.cancelled() or self._transport is None:
+            if not done.cancelled() and done.exception() is not None:
+                logger.debug("%s failed for a client that is gone: %r", _name(request), done.exception())
+            return
+        error = done.exception()
+        if error is not None:
+            self._fail(request, error)
+            return
+        self._fill(request, slot, done.result())
+        self._send()
+        self._take_turn()
+
+    def _fill(self, request: Request, slot: Slot, body: Body) -> None:
+        if body is SILENCE:
+            slot.parts = []
+            return
+        parts = slot.encoder(body)  # type: ignore[arg-type]
+        slot.throttle = body.get("throttle_time", 0)  # type: ignore[union-attr]
+        size = sum(map(len, parts))
+        parts.insert(0, answer_head(slot.correlation_id, size, flexible=slot.encoder.flexible_header))
+        slot.parts = parts
+        self._server.count(request, size)
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        logger.error("%s of %s failed", _name(request), self.host, exc_info=error)
+        self.give_up(f"its {_name(request)} could not be answered: {error!r}")
+
+    # --- answers
+
+    def _send(self) -> None:
+        if self._transport is None:
+            return
+        sent = 0
+        while self._slots and self._slots[0].parts is not None and self._sending:
+            slot = self._slots.popleft()
+            sent += slot.size
+            if slot.parts:
+                self._transport.writelines(slot.parts)
+            if slot.throttle:
+                self._server.counters.throttled += 1
+                self._mute(slot.throttle)
+        if sent:
+            self._under_way -= sent
+            self._server.received.under_way -= sent
+            self._server.received.made_room()
+        if self._stopping and not self._slots:
+            self._transport.close()
+
+    def _note_unsent(self) -> None:
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None and not self._sending else 0
+        self._server.unsent.total += unsent - self._unsent
+        self._unsent = unsent
+
+    def _mute(self, milliseconds: int) -> None:
+        """The client was told to wait; nothing of it is begun before that."""
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._server.loop.call_later(milliseconds / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._take_turn()
+
+    # --- stopping
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._slots and not self._frames
+
+    def stop(self) -> None:
+        """Begin nothing more, answer what is under way, and close."""
+        if self._transport is None or self._stopping:
+            return
+        self._pause_reading()
+        self._stopping = True
+        self._frames.clear()
+        self._send()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _name(request: Request) -> str:
+    return f"{Api(request.api_key).name} v{request.version}"

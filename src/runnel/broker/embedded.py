@@ -1,0 +1,111 @@
+"""A broker inside another program: for its tests, or because it needs no more.
+
+from runnel import Broker
+
+with Broker() as broker:
+    print(broker.bootstrap)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+
+import uvloop
+
+from runnel.broker.server import Server, start_server
+from runnel.errors import Closed
+
+SECONDS_TO_STOP = 60.0
+
+
+class Broker:
+    """A broker on a free port of the loopback interface, in a thread of this process.
+
+    Without `data` it keeps its records in a temporary directory, which is removed at the end. `settings` are Kafka's,
+    such as `{"num.partitions": 4}`; a group waits for no further members, unless they say otherwise.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        listen: str = "127.0.0.1:0",
+        settings: Mapping[str, str | int | bool] | None = None,
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="runnel-") if data is None else None
+        self.data = os.path.abspath(data if data is not None else f"{self._temporary.name}/data")  # type: ignore[union-attr]
+        self._configs = {"listeners": f"PLAINTEXT://{listen}", "group.initial.rebalance.delay.ms": "0"}
+        self._configs |= {name: _text(value) for name, value in (settings or {}).items()}
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
+        self._stop: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients: `HOST:PORT`."""
+        if self._server is None:
+            raise Closed("this broker")
+        return str(next(iter(self._server.endpoints.values())))
+
+    def start(self) -> None:
+        """Return when it serves. The error, if it cannot, is raised here."""
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="runnel-embedded", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if self._failure is not None:
+            self._thread.join()
+            self._remove_data()
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop in good order. The data stay, and `start` goes on with them."""
+        if self._thread is not None and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(SECONDS_TO_STOP)
+            self._thread = self._server = None
+
+    def close(self) -> None:
+        """Stop, and remove the data if they are temporary."""
+        self.stop()
+        self._remove_data()
+
+    def _remove_data(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _run(self, ready: threading.Event) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            try:
+                runner.run(self._serve(ready))
+            except BaseException as error:
+                self._failure = error
+            finally:
+                ready.set()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._server = await start_server(self.data, self._configs)
+        ready.set()
+        await self._stop.wait()
+        await self._server.stop()
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,148 @@
+"""Committed offsets: decisions over what is durable, and who may commit.
+
+A decision is made by a function of the state alone; see `runnel.replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from runnel.broker.groups.group import Group, GroupState
+from runnel.broker.groups.records import CommittedOffset, OffsetKey
+from runnel.broker.groups.state import (
+    GroupsState,
+    group_gone,
+    offset_entry,
+    offsets_gone,
+    offsets_of,
+)
+from runnel.broker.groups.subscription import CONSUMER
+from runnel.protocol.error_codes import ErrorCode
+from runnel.replay import Decision
+
+
+class Committer(NamedTuple):
+    """Who commits."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int  # negative: not as a member
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+Committed = dict[TopicPartition, CommittedOffset]
+
+
+def check_commit(group: Group, committer: Committer) -> ErrorCode:
+    """Whether it may commit now. A group without members takes the offsets of anybody who does not claim to be one."""
+    if committer.generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if committer.generation < 0 and not committer.member_id and committer.instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.members.check(committer.member_id, committer.instance_id)
+    if error:
+        return error
+    if committer.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def commit(now: int, group: str, offsets: Committed) -> Callable[[GroupsState], Decision[None]]:
+    entries = [offset_entry(now, OffsetKey(group, *place), committed) for place, committed in offsets.items()]
+    return lambda _: Decision(None, entries)
+
+
+def fetch(group: str, places: Sequence[TopicPartition] | None) -> Callable[[GroupsState], Decision[Committed]]:
+    """What is committed at those places; None: everywhere."""
+
+    def decide(state: GroupsState) -> Decision[Committed]:
+        if places is None:
+            return Decision(
+                {TopicPartition(key.topic, key.partition): value for key, value in offsets_of(state, group)}
+            )
+        topics = state.offsets.get(group, {})
+        found = ((place, topics.get(place.topic, {}).get(place.partition)) for place in places)
+        return Decision({place: committed for place, committed in found if committed is not None})
+
+    return decide
+
+
+def delete(now: int, group: str, places: Sequence[TopicPartition]) -> Callable[[GroupsState], Decision[None]]:
+    def decide(state: GroupsState) -> Decision[None]:
+        topics = state.offsets.get(group, {})
+        known = [OffsetKey(group, *place) for place in places if place.partition in topics.get(place.topic, {})]
+        return Decision(None, offsets_gone(now, known))
+
+    return decide
+
+
+def delete_group(now: int, group: str) -> Callable[[GroupsState], Decision[ErrorCode]]:
+    return lambda state: Decision(ErrorCode.NONE, group_gone(now, state, group))
+
+
+def forget_topic(now: int, group: str, topic: str) -> Callable[[GroupsState], Decision[None]]:
+    def decide(state: GroupsState) -> Decision[None]:
+        partitions = state.offsets.get(group, {}).get(topic, {})
+        return Decision(None, offsets_gone(now, [OffsetKey(group, topic, partition) for partition in partitions]))
+
+    return decide
+
+
+# --- retention
+
+
+class Retention(NamedTuple):
+    """Which of a group's offsets are kept for how long. A group's own facts are taken when it is made."""
+
+    kept_for: int
+    since: int | None  # the group has been empty since then: nothing expires sooner than so long after it
+    subscribed: frozenset[str]  # never while a member is subscribed
+
+    def has_expired(self, topic: str, committed: CommittedOffset, now: int) -> bool:
+        if topic in self.subscribed:
+            return False
+        if committed.expires_at is not None:
+            return now >= committed.expires_at
+        return now - max(committed.committed_at, self.since or 0) >= self.kept_for
+
+
+def retention_of(group: Group, kept_for: int) -> Retention | None:
+    """None: nothing of it expires now."""
+    if group.protocol_type is None:
+        return Retention(kept_for, None, frozenset())
+    if group.state is GroupState.EMPTY:
+        return Retention(kept_for, group.state_since, frozenset())
+    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER and group.subscribed is not None:
+        return Retention(kept_for, None, group.subscribed)
+    return None
+
+
+@dataclass(slots=True)
+class Expiry:
+    """What came of it, known when the decision is made."""
+
+    expired: int = 0
+    group_gone: bool = False
+
+
+def expire(
+    now: int, group: str, retention: Retention, outcome: Expiry, *, is_idle: bool
+) -> Callable[[GroupsState], Decision[None]]:
+    """Delete what has expired; an idle group goes with its last offset."""
+
+    def decide(state: GroupsState) -> Decision[None]:
+        known = offsets_of(state, group)
+        expired = [key for key, committed in known if retention.has_expired(key.topic, committed, now)]
+        outcome.expired = len(expired)
+        outcome.group_gone = is_idle and len(expired) == len(known)
+        return Decision(None, group_gone(now, state, group) if outcome.group_gone else offsets_gone(now, expired))
+
+    return decide

@@ -1,0 +1,143 @@
+"""One broker's parts, as its handlers see them.
+
+Everything here lives on the event loop's thread. What may wait for a disk goes through `in_thread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from runnel.broker.cluster import ClusterState, cluster_id_entry, open_cluster
+from runnel.broker.configs.live import live_settings
+from runnel.broker.configs.settings import BrokerSettings
+from runnel.broker.configs.topics import topic_settings
+from runnel.broker.disk_room import DiskRoom
+from runnel.broker.endpoints import Endpoint
+from runnel.broker.groups import open_groups
+from runnel.broker.handover import Handover
+from runnel.broker.limits import Unsent
+from runnel.broker.producer_ids import ProducerIds
+from runnel.broker.quotas import Quotas
+from runnel.broker.topics import Topics
+from runnel.broker.waits import Waits
+from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.files import DISK, Files
+from runnel.log import Log, open_log
+from runnel.replay import Decision
+
+Answer = TypeVar("Answer")
+
+THREADS = 4  # for reads from the disk and for the care of topics
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    def __init__(
+        self,
+        log: Log,
+        static_configs: Mapping[str, str],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock = SYSTEM_CLOCK,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.log = log
+        self.loop = loop
+        self.clock = clock
+        self.chance = chance or random.SystemRandom()
+        self.static_configs = static_configs  # as they were given at the start
+        self.endpoints: Mapping[str, Endpoint] = {}
+        self.handover = Handover(loop)
+        self.unsent = Unsent()
+        self.waits = Waits(self.handover)
+        self.disk_room = DiskRoom(log, clock)
+        self.stopping = False
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runnel-broker")
+        self.cluster = open_cluster(log)
+        self.cluster_id = self.cluster.run(self._named)
+        self.settings = live_settings(static_configs, self.cluster.read(lambda state: dict(state.configs)))
+        self.producer_ids = ProducerIds(self.cluster, clock)
+        self.quotas = Quotas(self.settings, self.cluster.read(lambda state: dict(state.quotas)))
+        self.topics = Topics(
+            self.cluster,
+            log,
+            clock,
+            self.chance,
+            settings_of=lambda configs: topic_settings(self.settings, configs),
+            in_thread=self.in_thread,
+        )
+        self.groups = open_groups(log, settings=lambda: self.settings, clock=clock, timers=loop, chance=self.chance)
+        self.topics.load()
+        self.topics.when_deleted.append(self.groups.forget_topic)
+        self.groups.start()
+
+    @property
+    def node_id(self) -> int:
+        return self.settings.id
+
+    def endpoint(self, listener: str) -> Endpoint:
+        """Where a client of this listener finds the broker."""
+        return self.endpoints[listener]
+
+    async def in_thread(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Run what may wait for a disk in a thread."""
+        return await self.loop.run_in_executor(self._threads, function, *arguments)
+
+    def decide(self, handler: Callable[[ClusterState], Decision[Answer]]) -> Awaitable[Answer]:
+        """Decide on the cluster state; the answer comes when it is durable."""
+        return asyncio.wrap_future(self.cluster.submit(handler), loop=self.loop)
+
+    def throttle_producer(self, client_id: str | None, size: int) -> int:
+        """How many milliseconds a producer is to wait: it is over its quota, or the disk is nearly full."""
+        over_quota = self.quotas.throttle_ms("producer_byte_rate", client_id or "", size, self.clock.elapsed())
+        return max(over_quota, self.disk_room.throttle_ms(size))
+
+    def throttle_consumer(self, client_id: str | None, size: int) -> int:
+        return self.quotas.throttle_ms("consumer_byte_rate", client_id or "", size, self.clock.elapsed())
+
+    def stop(self) -> None:
+        """Answer those who wait."""
+        self.stopping = True
+        self.groups.stop()
+        self.waits.wake_all()
+
+    def close(self) -> None:
+        """After the last answer: stop the log cleanly."""
+        self._threads.shutdown()
+        self.log.close()
+
+    def _named(self, state: ClusterState) -> Decision[str]:
+        if state.cluster_id:
+            return Decision(state.cluster_id)
+        entry = cluster_id_entry(self.clock, self.chance)
+        return Decision(_text(entry.value), [entry])
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode().strip('"')
+
+
+def open_node(
+    data: str,
+    configs: Mapping[str, str],
+    *,
+    files: Files = DISK,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Node:
+    """Open the data directory and all that is in it."""
+    settings, notices = BrokerSettings.from_names(configs)
+    for notice in notices:
+        logger.warning("%s", notice)
+    log = open_log(data, settings=settings.log, files=files, clock=clock)
+    try:
+        return Node(log, configs, loop=loop, clock=clock)
+    except BaseException:
+        log.close()
+        raise

@@ -1,0 +1,48 @@
+"""A request as a handler sees it, and what a handler may answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from runnel.protocol.decode import Message
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+
+
+class Peer(Protocol):
+    """Who sent it: one connection."""
+
+    host: str  # the client's address
+    listener: str  # the name of the listener it came in by
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, with a line in the log."""
+        ...
+
+
+class Request(NamedTuple):
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Message  # has every field that some version has, see protocol/decode.py
+    peer: Peer
+    size: int  # of the frame, in bytes
+
+
+class Silence:
+    """There is no answer: a producer asked for none."""
+
+
+SILENCE = Silence()
+
+Body = Mapping[str, Any] | Silence  # a mapping is encoded by protocol/encode.py
+Answer = Body | Awaitable[Body]  # what takes time is awaited; the answers of a connection keep their order
+Handler = Callable[["Node", Request], Answer]
+
+
+class LongPoll(asyncio.Future[Body]):
+    """An answer that may take long, and that nobody needs when its client is gone: it is cancelled then."""

@@ -1,0 +1,55 @@
+"""A broker in a process of its own, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+from runnel.broker.endpoints import Endpoint, parse_endpoint
+from runnel.broker.server import Server, start_server
+
+# The log's thread and the event loop's hand work to each other all the time: with Python's 5 ms a busy loop would let
+# every acknowledgement wait that long.
+SWITCH_INTERVAL = 0.000_2
+
+logger = logging.getLogger(__name__)
+
+
+def run_broker(
+    data: str, configs: Mapping[str, str], *, metrics: str | None = None, when_ready: Callable[[Server], object]
+) -> None:
+    """Serve until SIGTERM or SIGINT, then stop in good order; `metrics` is where to show the numbers."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    endpoint = parse_endpoint("metrics", metrics) if metrics is not None else None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(data, configs, endpoint, when_ready))
+
+
+async def _serve(
+    data: str, configs: Mapping[str, str], metrics: Endpoint | None, when_ready: Callable[[Server], object]
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = await start_server(data, configs)
+    exposition = None
+    try:
+        if metrics is not None:
+            # Loaded only here: it costs a tenth of a start, and not everybody wants it.
+            from runnel.broker.exposition import Exposition  # noqa: PLC0415
+
+            exposition = Exposition(server, metrics)
+            logger.info("metrics on http://%s/metrics", exposition.endpoint)
+        when_ready(server)
+        await stop.wait()
+        logger.info("stopping")
+    finally:
+        await server.stop()
+        if exposition is not None:
+            exposition.close()

@@ -1,0 +1,172 @@
+"""The broker's sockets: it listens, keeps the connections, and stops in good order.
+
+A stop takes three steps: no new connection and no new request; an answer to everything that is under way, for which
+those who wait for records or for a rebalance are told at once; the log's clean end, so that the next start has nothing
+to check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+
+from runnel.broker.configs.settings import BrokerSettings
+from runnel.broker.connection import Connection
+from runnel.broker.endpoints import Endpoint, advertised
+from runnel.broker.limits import Connections, Received, Unsent
+from runnel.broker.metrics import Counters
+from runnel.broker.node import Node, open_node
+from runnel.broker.request import Request
+from runnel.broker.sockets import bind
+from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.files import DISK, Files
+from runnel.settings import SECOND
+
+SECONDS_TO_ANSWER = 15.0  # what is under way at a stop
+SECONDS_BETWEEN_CHECKS = 10.0
+LINES_PER_PERIOD = 20
+PERIOD = 10 * SECOND
+
+logger = logging.getLogger(__name__)
+
+
+class Server:
+    """Use `start_server`."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.loop = node.loop
+        self.connections: set[Connection] = set()
+        self.counters = Counters()
+        self.received = Received(node.loop, node.settings.queued_max_request_bytes)
+        self._admitted = Connections()
+        self._servers: list[asyncio.Server] = []
+        self._lines = 0
+        self._period_ends = 0
+        self._care: asyncio.Task[None] | None = None
+
+    @property
+    def settings(self) -> BrokerSettings:
+        return self.node.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self.node.clock
+
+    @property
+    def unsent(self) -> Unsent:
+        return self.node.unsent
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """Where clients are told to find the broker, by listener."""
+        return self.node.endpoints
+
+    # --- starting and stopping
+
+    async def listen(self, listener: str, sockets: list[socket.socket]) -> None:
+        for one in sockets:
+            server = await self.loop.create_server(lambda: Connection(self, listener), sock=one)
+            self._servers.append(server)
+
+    def begin_care(self) -> None:
+        self._care = self.loop.create_task(self._take_care())
+
+    async def stop(self) -> None:
+        """Answer what is under way and stop cleanly."""
+        for server in self._servers:
+            server.close()
+        if self._care is not None:
+            self._care.cancel()
+        for connection in tuple(self.connections):
+            connection.stop()
+        self.node.stop()
+        deadline = self.loop.time() + SECONDS_TO_ANSWER
+        while self.connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in tuple(self.connections):
+            connection.abort()
+        await asyncio.to_thread(self.node.close)
+
+    # --- the connections' side
+
+    def admit(self, connection: Connection) -> str | None:
+        """None, or why the connection is refused."""
+        settings = self.settings
+        refused = self._admitted.admit(connection.host, settings.max_connections, settings.max_connections_per_ip)
+        if refused:
+            self.counters.refused_connections += 1
+            return refused
+        self.counters.connections += 1
+        self.connections.add(connection)
+        return None
+
+    def release(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._admitted.release(connection.host)
+
+    def count(self, request: Request, answer_size: int) -> None:
+        counters = self.counters
+        counters.requests[request.api_key] += 1
+        counters.request_bytes[request.api_key] += request.size
+        counters.answer_bytes[request.api_key] += answer_size
+
+    def tell_rarely(self, message: str, *arguments: object) -> None:
+        """What a client can cause again and again must not fill the disk with lines."""
+        self.counters.errors += 1
+        now = self.clock.elapsed()
+        if now >= self._period_ends:
+            if self._lines > LINES_PER_PERIOD:
+                logger.warning("%d more lines like these were left out", self._lines - LINES_PER_PERIOD)
+            self._lines, self._period_ends = 0, now + PERIOD
+        self._lines += 1
+        if self._lines <= LINES_PER_PERIOD:
+            logger.warning(message, *arguments)
+
+    # --- care
+
+    async def _take_care(self) -> None:
+        # Only open partitions are rolled and retained; opening is spread, so that a start need not wait for it.
+        for topic in tuple(self.node.topics.all()):
+            try:
+                await self.node.in_thread(topic.open_all)
+            except Exception:  # the others must not suffer; whoever uses it is told
+                logger.exception("topic %s could not be opened", topic.name)
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
+            self.close_idle()
+            if self.node.groups.needs_folding:
+                await self.node.in_thread(self.node.groups.fold)
+
+    def close_idle(self) -> None:
+        """Close the connections that have been silent for `connections.max.idle.ms`."""
+        limit = self.settings.connections_max_idle_ms
+        if limit < 0:
+            return
+        oldest = self.clock.elapsed() - limit
+        for connection in tuple(self.connections):
+            if connection.is_idle and connection.last_active < oldest:
+                connection.abort()
+
+
+async def start_server(
+    data: str, configs: Mapping[str, str], *, files: Files = DISK, clock: Clock = SYSTEM_CLOCK
+) -> Server:
+    """Take the ports, open the data directory, and serve."""
+    settings, _ = BrokerSettings.from_names(configs)
+    bound = [bind(listener, settings.socket_listen_backlog_size) for listener in settings.client_listeners]
+    try:
+        node = open_node(data, configs, files=files, loop=asyncio.get_running_loop(), clock=clock)
+    except BaseException:
+        for _, sockets in bound:
+            for one in sockets:
+                one.close()
+        raise
+    node.endpoints = advertised([listener for listener, _ in bound], settings.advertised_listeners)
+    server = Server(node)
+    for listener, sockets in bound:
+        await server.listen(listener.name, sockets)
+    server.begin_care()
+    return server

@@ -1,0 +1,263 @@
+"""The topics of a broker: what the cluster state says of them, and their partitions in the log.
+
+A topic's facts are durable before its files exist, and gone only after its files are: a crash in between leaves a topic
+without files, which are made when they are asked for, or one that is still being deleted, which the next start ends.
+Partitions are opened when they are first used, so a start costs the same with one topic and with thousands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from runnel.broker.cluster import METADATA_TOPIC, Cluster, ClusterState, TopicFacts, topic_entry, topic_gone_entry
+from runnel.clock import Clock
+from runnel.errors import TopicExists, UnknownTopic
+from runnel.log import Log, Partition
+from runnel.replay import Decision
+from runnel.settings import TopicSettings
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})  # clients may read them only
+HIDDEN = frozenset({METADATA_TOPIC})
+
+InThread = Callable[..., Awaitable[Any]]
+SettingsOf = Callable[[Mapping[str, str]], TopicSettings]
+
+logger = logging.getLogger(__name__)
+
+
+class Topic:
+    __slots__ = ("_log", "_partitions", "facts", "settings")
+
+    def __init__(self, log: Log, facts: TopicFacts, settings: TopicSettings) -> None:
+        self._log = log
+        self.facts = facts
+        self.settings = settings
+        self._partitions: list[Partition | None] = [None] * facts.partitions
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def id(self) -> UUID:
+        return self.facts.id
+
+    @property
+    def count(self) -> int:
+        """How many partitions it has."""
+        return self.facts.partitions
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """What was set for it, under Kafka's names."""
+        return self.facts.configs
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL
+
+    def partition(self, number: int) -> Partition:
+        """The partition, opened if nobody used it before; IndexError if the topic has no such one."""
+        if number < 0:
+            raise IndexError(number)
+        known = self._partitions[number]
+        if known is None:
+            # The broker's own partitions have been opened with their own settings.
+            settings = None if self.is_internal else self.settings
+            known = self._partitions[number] = self._log.partition(self.name, number, settings)
+        return known
+
+    def leader_epoch(self, number: int) -> int:
+        """-1, which tells nothing, while the partition is not open: that somebody asks is no reason to open it."""
+        partition = self._partitions[number]
+        return -1 if partition is None else partition.leader_epoch
+
+    def opened(self) -> Iterable[Partition]:
+        """The partitions that are open."""
+        return [partition for partition in self._partitions if partition is not None]
+
+    def open_all(self) -> None:
+        for number in range(self.count):
+            self.partition(number)
+
+    def change(self, facts: TopicFacts, settings: TopicSettings) -> None:
+        """Take on new settings at once, and more partitions."""
+        self.facts, self.settings = facts, settings
+        self._partitions += [None] * (facts.partitions - len(self._partitions))
+        for partition in self._partitions:
+            if partition is not None and not self.is_internal:
+                partition.settings = settings
+
+
+class Topics:
+    def __init__(
+        self,
+        cluster: Cluster,
+        log: Log,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        settings_of: SettingsOf,
+        in_thread: InThread,
+    ) -> None:
+        self._cluster = cluster
+        self._log = log
+        self._clock = clock
+        self._chance = chance
+        self._settings_of = settings_of
+        self._in_thread = in_thread
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self.when_deleted: list[Callable[[str], object]] = []
+
+    # --- reading
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def find_id(self, topic_id: UUID | None) -> Topic | None:
+        return self._by_id.get(topic_id) if topic_id is not None else None
+
+    def all(self) -> Iterable[Topic]:
+        return self._by_name.values()
+
+    def collides_with(self, name: str) -> str | None:
+        """Another topic whose name differs in dots and underscores only: in metrics they would be the same."""
+        plain = name.replace(".", "_")
+        if plain == name and "_" not in name:
+            return None
+        return next((other for other in self._by_name if other != name and other.replace(".", "_") == plain), None)
+
+    # --- starting
+
+    def load(self) -> None:
+        """Take over what the cluster state says, end deletions that were interrupted, and adopt strangers.
+
+        A stranger is a partition that the log has and the cluster state has not: it is the broker's own and new, or
+        somebody wrote it with the log alone.
+        """
+        facts = self._cluster.read(lambda state: list(state.topics.values()))
+        for topic in facts:
+            if topic.deleting:
+                logger.warning("topic %s is being deleted: the last stop came in between", topic.name)
+                self._remove_files(topic)
+                self._cluster.run(self._gone(topic.name))
+            else:
+                self._install(topic)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        counts: dict[str, int] = {}
+        for name, number in self._log.partitions():
+            if name not in self._by_name and name not in HIDDEN:
+                counts[name] = max(counts.get(name, 0), number + 1)
+        for name, count in counts.items():
+            if name not in INTERNAL:
+                logger.warning(
+                    "topic %s was found in the data directory: it is served, with %d partitions", name, count
+                )
+            self._install(self._cluster.run(self._made(self._facts(name, count, {}))))
+
+    # --- changing; each is durable when it returns
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """TopicExists if it does."""
+        facts = self._facts(name, partitions, configs)
+        topic = self._install(await self._decided(self._made(facts)))
+        # In a thread: a folder has to be synced for each partition.
+        await self._in_thread(topic.open_all)
+        return topic
+
+    async def delete(self, name: str) -> None:
+        """UnknownTopic if there is none. Its name is free when this returns."""
+        facts = await self._decided(self._leaving_marked(name))
+        topic = self._by_name.pop(name, None)
+        if topic is not None:
+            self._by_id.pop(topic.id, None)
+        for tell in self.when_deleted:
+            tell(name)
+        await self._in_thread(self._remove_files, facts)
+        await self._decided(self._gone(name))
+
+    async def grow(self, name: str, partitions: int) -> Topic:
+        """To so many partitions; UnknownTopic if there is none."""
+        facts = await self._decided(self._grown(name, partitions))
+        topic = self.configure(facts)
+        if topic is None:
+            raise UnknownTopic(name)
+        await self._in_thread(topic.open_all)
+        return topic
+
+    def configure(self, facts: TopicFacts) -> Topic | None:
+        """Let the topic follow what is durable already."""
+        topic = self._by_name.get(facts.name)
+        if topic is not None and topic.id == facts.id:
+            topic.change(facts, self._settings_of(facts.configs))
+        return topic
+
+    def reconfigure(self) -> None:
+        """The broker's own settings have changed: the topics' defaults with them."""
+        for topic in self._by_name.values():
+            topic.change(topic.facts, self._settings_of(topic.configs))
+
+    # --- parts
+
+    def _install(self, facts: TopicFacts) -> Topic:
+        topic = Topic(self._log, facts, self._settings_of(facts.configs))
+        self._by_name[facts.name] = topic
+        self._by_id[facts.id] = topic
+        return topic
+
+    def _facts(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicFacts:
+        return TopicFacts(name, UUID(bytes=self._chance.randbytes(16), version=4), partitions, dict(configs))
+
+    def _remove_files(self, topic: TopicFacts) -> None:
+        for name, number in self._log.partitions():
+            if name == topic.name:
+                self._log.delete(name, number)
+
+    def _decided(self, decide: Callable[[ClusterState], Decision[TopicFacts]]) -> Awaitable[TopicFacts]:
+        return asyncio.wrap_future(self._cluster.submit(decide))
+
+    def _made(self, facts: TopicFacts) -> Callable[[ClusterState], Decision[TopicFacts]]:
+        def decide(state: ClusterState) -> Decision[TopicFacts]:
+            if facts.name in state.topics:
+                raise TopicExists(facts.name)
+            return Decision(facts, [topic_entry(self._clock, facts)])
+
+        return decide
+
+    def _leaving_marked(self, name: str) -> Callable[[ClusterState], Decision[TopicFacts]]:
+        def decide(state: ClusterState) -> Decision[TopicFacts]:
+            facts = replace(_known(state, name), deleting=True)
+            return Decision(facts, [topic_entry(self._clock, facts)])
+
+        return decide
+
+    def _gone(self, name: str) -> Callable[[ClusterState], Decision[TopicFacts]]:
+        def decide(state: ClusterState) -> Decision[TopicFacts]:
+            return Decision(state.topics[name], [topic_gone_entry(self._clock, name)])
+
+        return decide
+
+    def _grown(self, name: str, partitions: int) -> Callable[[ClusterState], Decision[TopicFacts]]:
+        def decide(state: ClusterState) -> Decision[TopicFacts]:
+            facts = _known(state, name)
+            facts = replace(facts, partitions=max(facts.partitions, partitions))
+            return Decision(facts, [topic_entry(self._clock, facts)])
+
+        return decide
+
+
+def _known(state: ClusterState, name: str) -> TopicFacts:
+    facts = state.topics.get(name)
+    if facts is None or facts.deleting:
+        raise UnknownTopic(name)
+    return facts

@@ -1,0 +1,190 @@
+"""`runnel topics`: the topics of any Kafka."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from runnel.cli.nouns import noun
+from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
+from runnel.cli.tables import counted, print_json, print_table
+from runnel.cli.values import printable
+from runnel.client import EARLIEST, LATEST, Admin, Config, Topic
+from runnel.client.admin import TopicAndPartition
+from runnel.client.errors import MOST_PARTITIONS
+
+topics = noun("List, create, describe, change and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
+Configs = Annotated[
+    list[str], typer.Option("--config", metavar="NAME=VALUE", help="Set a config of the topic; can be repeated.")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", min=1, max=MOST_PARTITIONS, help="How many partitions it shall have.")
+]
+
+
+@topics.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Also those that Kafka keeps for itself.")] = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the topics."""
+    found = Admin(bootstrap).topics(internal=internal)
+    if as_json:
+        print_json([_summary(topic) for topic in found])
+    elif not found:
+        print("no topics")
+    else:
+        rows = [(topic.name, len(topic.partitions), _replicas(topic)) for topic in found]
+        print_table(["topic", "partitions", "replicas"], rows)
+
+
+@topics.command()
+def create(
+    topic: Name,
+    partitions: Partitions = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, max=32_767, help="How many brokers shall hold it.")
+    ] = None,
+    config: Configs = [],  # noqa: B006  # typer's way to say: none
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic. What is not given is up to the broker."""
+    configs = dict(pairs(config, "--config"))
+    admin = Admin(bootstrap)
+    admin.create(topic, partitions=partitions, replication_factor=replication_factor, configs=configs)
+    if as_json:
+        print_json({"topic": topic, "partitions": partitions, "configs": configs})
+    else:
+        print(f'created topic "{topic}"')
+
+
+@topics.command()
+def describe(
+    topic: Names,
+    all_configs: Annotated[
+        bool, typer.Option("--all", help="Show every config, not just those that differ from the default.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show partitions with their first and next offset and their size, and the configs that are set."""
+    admin = Admin(bootstrap)
+    described = [_describe(admin, name, all_configs) for name in topic]
+    if as_json:
+        print_json(described)
+        return
+    for number, each in enumerate(described):
+        if number:
+            print()
+        _print_described(each)
+
+
+@topics.command()
+def alter(
+    topic: Name,
+    config: Configs = [],  # noqa: B006
+    unset: Annotated[
+        list[str], typer.Option("--unset", metavar="NAME", help="Let a config be the default again; can be repeated.")
+    ] = [],  # noqa: B006
+    partitions: Partitions = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Change configs, or add partitions. Partitions are never removed."""
+    configs = dict(pairs(config, "--config"))
+    if not configs and not unset and partitions is None:
+        raise typer.BadParameter("give at least one of --config, --unset and --partitions.")
+    if both := sorted(configs.keys() & set(unset)):
+        raise typer.BadParameter(f"'{both[0]}' is both set and unset.", param_hint="'--unset'")
+    admin = Admin(bootstrap)
+    if partitions is not None:
+        admin.add_partitions(topic, partitions)
+        if not as_json:
+            print(f'topic "{topic}" has {counted(partitions, "partition")} now')
+    if configs or unset:
+        admin.alter(topic, configs=configs, unset=unset)
+        if not as_json:
+            print(f'changed {counted(len(configs) + len(unset), "config")} of topic "{topic}"')
+    if as_json:
+        print_json({"topic": topic, "partitions": partitions, "configs": configs, "unset": unset})
+
+
+@topics.command()
+def delete(topic: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Delete topics with all their records. Nothing is deleted if one of them is not there."""
+    admin = Admin(bootstrap)
+    for name in topic:
+        admin.topic(name)
+    for name in topic:
+        admin.delete(name)
+        if not as_json:
+            print(f'deleted topic "{name}"')
+    if as_json:
+        print_json({"deleted": topic})
+
+
+# --- describe
+
+
+def _describe(admin: Admin, name: str, all_configs: bool) -> dict[str, Any]:
+    topic = admin.topic(name)
+    places: list[TopicAndPartition] = [(name, partition.number) for partition in topic.partitions]
+    starts, ends, sizes = admin.offsets(places, EARLIEST), admin.offsets(places, LATEST), admin.sizes(places)
+    configs = admin.configs([name])[name]
+    return _summary(topic) | {
+        "partitions": [
+            {
+                "partition": partition.number,
+                "leader": partition.leader,
+                "replicas": partition.replicas,
+                "in_sync": partition.in_sync,
+                "start": starts[place],
+                "end": ends[place],
+                "size": sizes.get(place),
+            }
+            for place, partition in zip(places, topic.partitions, strict=True)
+        ],
+        "configs": [_config(config) for config in configs if all_configs or config.source != "DEFAULT_CONFIG"],
+    }
+
+
+def _print_described(described: dict[str, Any]) -> None:
+    partitions = described["partitions"]
+    print(f"{printable(described['topic'])}  id {described['id']}  {counted(len(partitions), 'partition')}")
+    columns = ["partition", "leader", "replicas", "in sync", "start", "end", "size"]
+    rows = [[_joined(partition[column.replace(" ", "_")]) for column in columns] for partition in partitions]
+    print_table(columns, rows)
+    if described["configs"]:
+        print()
+        print_table(
+            ["config", "value", "source"],
+            [[config["name"], config["value"], config["source"]] for config in described["configs"]],
+        )
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "id": topic.id,
+        "internal": topic.internal,
+        "partitions": len(topic.partitions),
+        "replicas": _replicas(topic),
+    }
+
+
+def _replicas(topic: Topic) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions), default=0)
+
+
+def _config(config: Config) -> dict[str, Any]:
+    return {"name": config.name, "value": config.value, "source": config.source.lower()}
+
+
+def _joined(value: object) -> object:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value

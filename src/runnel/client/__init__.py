@@ -1,0 +1,70 @@
+"""The small typed layer over any Kafka that the rest of Runnel uses: produce, consume, admin, groups, lag.
+
+It knows neither our broker nor our log. `runnel.client.asynchronous` has the same for asyncio.
+"""
+
+from runnel.client.admin import Admin, Broker, Cluster, Config, Partition, Topic
+from runnel.client.consumer import Consumer
+from runnel.client.errors import (
+    Busy,
+    GroupActive,
+    InvalidAddress,
+    InvalidConfig,
+    InvalidTopicName,
+    QueueFull,
+    RecordsLost,
+    RecordTooLarge,
+    Refused,
+    TimedOut,
+    TopicExists,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownTopic,
+    Unreachable,
+    WrongPartitionCount,
+)
+from runnel.client.groups import Group, Groups, Member
+from runnel.client.lag import Lag, Retention, lag
+from runnel.client.producer import Producer
+from runnel.client.records import Headers, Received, Token
+from runnel.client.start import EARLIEST, LATEST, InvalidStart, Start
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Admin",
+    "Broker",
+    "Busy",
+    "Cluster",
+    "Config",
+    "Consumer",
+    "Group",
+    "GroupActive",
+    "Groups",
+    "Headers",
+    "InvalidAddress",
+    "InvalidConfig",
+    "InvalidStart",
+    "InvalidTopicName",
+    "Lag",
+    "Member",
+    "Partition",
+    "Producer",
+    "QueueFull",
+    "Received",
+    "RecordTooLarge",
+    "RecordsLost",
+    "Refused",
+    "Retention",
+    "Start",
+    "TimedOut",
+    "Token",
+    "Topic",
+    "TopicExists",
+    "UnknownGroup",
+    "UnknownPartition",
+    "UnknownTopic",
+    "Unreachable",
+    "WrongPartitionCount",
+    "lag",
+]

@@ -1,0 +1,209 @@
+"""Reads records of any Kafka.
+
+    with Consumer("127.0.0.1:9092", "orders", start=EARLIEST) as records:
+        for record in records: ...
+
+- Alone, it reads the partitions that it is told to, or all, from `start`, and commits nothing.
+- In a `group`, it shares the topic's partitions with the other members and goes on where the group has committed;
+  `start` counts for partitions in which the group has committed nothing. A record counts as done when the loop asks
+  for the next one, so a program that dies gets the record again that it was at; what is done is committed every few
+  seconds, by `commit`, and at the end.
+- It ends at the end that was there when it began, unless it is told to `follow`; or after `limit` records.
+- It reads what is committed: records of open and aborted transactions are not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from runnel.client.admin import Admin, TopicAndPartition
+from runnel.client.connection import Faults, Settings
+from runnel.client.errors import UnknownPartition, Unreachable, told
+from runnel.client.records import Received
+from runnel.client.start import EARLIEST, LATEST, Start
+
+AT_ONCE = 500
+POLL_SECONDS = 0.2
+NO_GROUP = "runnel-alone"  # asked for by librdkafka; nothing is joined and nothing committed
+
+
+class Consumer:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        start: Start = EARLIEST,
+        partitions: Iterable[int] | None = None,
+        group: str | None = None,
+        follow: bool = False,
+        settings: Settings | None = None,
+    ) -> None:
+        if group is not None and partitions is not None:
+            raise ValueError("a group chooses the partitions of its members: give either of them")
+        self._admin = Admin(bootstrap, settings=settings)
+        self._topic = topic
+        self._start = start
+        self._group = group
+        self._follow = follow
+        self._faults = Faults()
+        places = self._wanted(partitions)
+        self._ends = {} if follow else self._admin.offsets(places, LATEST)
+        self._begins = {} if group is not None else self._admin.offsets(places, start)
+        self._quiet_since = 0.0
+        self._open: set[TopicAndPartition] | None = None  # what is not read to its end; None: not assigned yet
+        self._waiting: deque[Message] = deque()  # fetched and not handed out yet
+        self._consumer = KafkaConsumer(self._admin.connection.configuration(self._configuration(), self._faults))
+        self._begin()
+
+    def records(self, limit: int | None = None) -> Iterator[Received]:
+        """The records as they come. A second call goes on where the first one stopped."""
+        for message in islice(self._messages(), limit):
+            yield _received(message)
+            self._done(message)
+
+    def __iter__(self) -> Iterator[Received]:
+        return self.records()
+
+    def commit(self) -> None:
+        """Commit what is done now, and wait for it."""
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing new
+                raise self._told(error, "committing offsets") from None
+
+    def close(self) -> None:
+        """Commit what is done, and leave the group. A second close does nothing."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # --- inside
+
+    def _wanted(self, partitions: Iterable[int] | None) -> list[TopicAndPartition]:
+        there = [partition.number for partition in self._admin.topic(self._topic).partitions]
+        wanted = sorted(set(partitions)) if partitions is not None else there
+        for number in wanted:
+            if number not in there:
+                raise UnknownPartition(self._topic, number, len(there))
+        return [(self._topic, number) for number in wanted]
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "group.id": self._group or NO_GROUP,
+            "enable.auto.commit": self._group is not None,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+        }
+
+    def _begin(self) -> None:
+        if self._group is not None:
+            self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
+            return
+        self._open = set(self._begins)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._begins.items()])
+        self._open -= {place for place, end in self._ends.items() if self._begins[place] >= end}
+
+    def _assigned(self, consumer: KafkaConsumer, partitions: list[TopicPartition]) -> None:
+        new = [place for place in consumer.committed(partitions, self._admin.connection.timeout) if place.offset < 0]
+        begins = self._admin.offsets([(place.topic, place.partition) for place in new], self._start)
+        for place in partitions:
+            place.offset = begins.get((place.topic, place.partition), place.offset)
+        consumer.assign(partitions)
+        places = {(place.topic, place.partition) for place in partitions}
+        self._open = {place for place in places if self._follow or self._ends.get(place, 0) > begins.get(place, 0)}
+
+    def _revoked(self, _consumer: KafkaConsumer, _partitions: list[TopicPartition]) -> None:
+        self._open = None
+        self._waiting.clear()  # whoever gets the partitions reads these records
+
+    def _messages(self) -> Iterator[Message]:
+        self._quiet_since = time.monotonic()
+        while self._waiting or self._open is None or self._open or self._follow:
+            if not self._waiting:
+                self._fetch()
+            while self._waiting:
+                message = self._waiting.popleft()
+                if self._is_wanted(message):
+                    yield message
+
+    def _fetch(self) -> None:
+        try:
+            self._waiting.extend(self._consumer.consume(AT_ONCE, POLL_SECONDS))
+        except KafkaException as error:
+            raise self._told(error, "reading records") from None
+        if self._waiting:
+            self._quiet_since = time.monotonic()
+            self._faults.forget()
+        elif not self._follow and self._faults.down is not None:
+            self._give_up_in_time()
+
+    def _is_wanted(self, message: Message) -> bool:
+        """Whether it is a record before the end. Takes a partition off the open ones when it is read to its end."""
+        place = message.topic() or "", message.partition() or 0
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise self._told(error, "reading records")
+            self._read_to_its_end(place)
+            return False
+        if self._follow:
+            return True
+        offset, end = message.offset() or 0, self._ends.get(place, 0)
+        if offset + 1 >= end:
+            self._read_to_its_end(place)
+        return offset < end
+
+    def _read_to_its_end(self, place: TopicAndPartition) -> None:
+        if self._open is not None and not self._follow:
+            self._open.discard(place)
+
+    def _done(self, message: Message) -> None:
+        if self._group is None:
+            return
+        try:
+            self._consumer.store_offsets(message)
+        except KafkaException as error:
+            # The partition went to another member meanwhile, which reads the record again.
+            if error.args[0].code() not in (KafkaError._STATE, KafkaError._UNKNOWN_PARTITION):
+                raise self._told(error, "committing offsets") from None
+
+    def _give_up_in_time(self) -> None:
+        if time.monotonic() - self._quiet_since > self._admin.connection.timeout:
+            raise Unreachable(self._admin.connection.bootstrap, self._faults.down or "")
+
+    def _told(self, error: KafkaError | KafkaException, doing: str) -> Exception:
+        return told(error, self._admin.connection.bootstrap, doing, topic=self._topic, group=self._group or "")
+
+
+def _received(message: Message) -> Received:
+    kind, timestamp = message.timestamp()
+    return Received(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        timestamp if kind else -1,
+        message.key(),
+        message.value(),
+        tuple(_headers(message)),
+    )
+
+
+def _headers(message: Message) -> Iterator[tuple[str, bytes | None]]:
+    headers: Any = message.headers()  # typed as all that can be given, and read as a list
+    yield from headers or ()

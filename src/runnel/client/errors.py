@@ -1,0 +1,243 @@
+"""What can go wrong between a client and a Kafka, told in our words.
+
+Transient
+├── Unreachable           nothing that speaks Kafka answers at the address
+├── TimedOut              it answers, but not in time
+├── QueueFull             records wait to be sent, and there is no room for another
+├── GroupActive           the group has members, which would overwrite what is changed
+└── Busy                  the broker asks to try again
+Permanent
+├── InvalidAddress        no HOST:PORT
+├── UnknownTopic, UnknownPartition, UnknownGroup
+├── TopicExists
+├── WrongPartitionCount   partitions can be added, never removed
+├── InvalidConfig         a config of a topic has an unknown name, or a value that does not fit
+├── RecordTooLarge
+├── RecordsLost           records that were handed in and did not get into the log
+└── Refused               anything else that a broker refuses, with its reason
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from runnel.errors import Permanent, RunnelError, Transient
+
+MOST_PARTITIONS = 100_000  # librdkafka's limit
+
+DOWN = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+HINTS = {
+    KafkaError.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as there are brokers",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the permission",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the permission",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the permission",
+    KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster what it allows",
+}
+LATE = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    }
+)
+
+
+class Unreachable(Transient):
+    def __init__(self, bootstrap: str, reason: str) -> None:
+        super().__init__(
+            f"no broker answers at {bootstrap}: {reason}",
+            hint="start one with `runnel broker start`, or give the address of another",
+        )
+        self.bootstrap = bootstrap
+        self.reason = reason
+
+
+class TimedOut(Transient):
+    def __init__(self, bootstrap: str, doing: str) -> None:
+        super().__init__(
+            f"{doing} timed out: the broker at {bootstrap} did not answer in time",
+            hint="see whether it is a Kafka broker, is up, and advertises an address that can be reached from here",
+        )
+        self.bootstrap = bootstrap
+        self.doing = doing
+
+
+class QueueFull(Transient):
+    def __init__(self, bootstrap: str, seconds: float) -> None:
+        super().__init__(
+            f"records wait for the broker at {bootstrap}, and there was no room for another within {seconds:g} s",
+            hint="send slower, or see why the broker is slow",
+        )
+        self.bootstrap = bootstrap
+        self.seconds = seconds
+
+
+class GroupActive(Transient):
+    def __init__(self, group: str, members: int) -> None:
+        what = f"{members} {'member' if members == 1 else 'members'}" if members else "members"
+        super().__init__(f'group "{group}" has {what} at work', hint="stop its consumers, then try again")
+        self.group = group
+        self.members = members
+
+
+class Busy(Transient):
+    def __init__(self, doing: str, reason: str) -> None:
+        super().__init__(f"{doing} failed: {reason}", hint="try again")
+        self.doing = doing
+        self.reason = reason
+
+
+class InvalidAddress(Permanent):
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(
+            f'"{bootstrap}" is no address of a broker', hint="expected HOST:PORT, or several with commas in between"
+        )
+        self.bootstrap = bootstrap
+
+
+class UnknownTopic(Permanent):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f'there is no topic "{topic}"',
+            hint="`runnel topics list` shows those that are there, `runnel topics create` makes one",
+        )
+        self.topic = topic
+
+
+class UnknownPartition(Permanent):
+    def __init__(self, topic: str, partition: int, count: int | None = None) -> None:
+        has = f'topic "{topic}" has no partition {partition}'
+        told = f"its partitions are 0 to {count - 1}" if count else "`runnel topics describe` shows its partitions"
+        super().__init__(has, hint=told)
+        self.topic = topic
+        self.partition = partition
+        self.count = count
+
+
+class UnknownGroup(Permanent):
+    def __init__(self, group: str) -> None:
+        super().__init__(f'there is no group "{group}"', hint="`runnel groups list` shows those that are there")
+        self.group = group
+
+
+class TopicExists(Permanent):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f'topic "{topic}" is there already',
+            hint="`runnel topics describe` shows it, `runnel topics alter` changes it",
+        )
+        self.topic = topic
+
+
+class InvalidTopicName(Permanent):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f'"{topic}" cannot be the name of a topic',
+            hint="a name has 1 to 249 letters, digits, dots, underscores and hyphens, and is neither . nor ..",
+        )
+        self.topic = topic
+
+
+class WrongPartitionCount(Permanent):
+    def __init__(self, topic: str, asked: int, has: int | None = None) -> None:
+        if has is None:
+            what = f'topic "{topic}" cannot have {asked:,} {_partitions(asked)}'
+            hint = f"expected 1 to {MOST_PARTITIONS:,}"
+        else:
+            what = f'topic "{topic}" has {has:,} {_partitions(has)}, asked for {asked:,}'
+            hint = "partitions can be added, never removed: ask for more, or create another topic"
+        super().__init__(what, hint=hint)
+        self.topic = topic
+        self.asked = asked
+        self.has = has
+
+
+class InvalidConfig(Permanent):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(
+            f'the broker refuses a config of topic "{topic}": {reason}',
+            hint="`runnel topics describe TOPIC --all` shows every config of a topic with its value",
+        )
+        self.topic = topic
+        self.reason = reason
+
+
+class RecordTooLarge(Permanent):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(
+            f'a record for topic "{topic}" is too large: {reason}',
+            hint="send smaller records, or raise the topic's max.message.bytes and the producer's message.max.bytes",
+        )
+        self.topic = topic
+        self.reason = reason
+
+
+class RecordsLost(Permanent):
+    def __init__(self, count: int, first: RunnelError) -> None:
+        were = "1 record was" if count == 1 else f"{count:,} records were"
+        super().__init__(f"{were} not written: {first.what}", hint=first.hint)
+        self.count = count
+        self.first = first
+
+
+class Refused(Permanent):
+    def __init__(self, doing: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{doing} failed: {reason}", hint=hint)
+        self.doing = doing
+        self.reason = reason
+
+
+def told(
+    error: KafkaError | KafkaException, bootstrap: str, doing: str, *, topic: str = "", group: str = ""
+) -> RunnelError:
+    """An error of librdkafka or of a broker as one of ours."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(cause, KafkaError):
+        return Refused(doing, str(cause))
+    known = _known(cause, topic, group)
+    if known is not None:
+        return known
+    if cause.code() in DOWN:
+        return Unreachable(bootstrap, reason_of(cause))
+    if cause.code() in LATE:
+        return TimedOut(bootstrap, doing)
+    if cause.retriable():
+        return Busy(doing, reason_of(cause))
+    return Refused(doing, reason_of(cause), hint=HINTS.get(cause.code(), ""))
+
+
+def _known(error: KafkaError, topic: str, group: str) -> RunnelError | None:
+    """The errors that are about a topic or a group, where one is known."""
+    code = error.code()
+    if topic:
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return UnknownTopic(topic)
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return TopicExists(topic)
+        if code == KafkaError.TOPIC_EXCEPTION:
+            return InvalidTopicName(topic)
+        if code == KafkaError.INVALID_CONFIG:
+            return InvalidConfig(topic, reason_of(error))
+        if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+            return RecordTooLarge(topic, reason_of(error))
+    if group:
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            return UnknownGroup(group)
+        # A broker answers a commit of nobody to a group with members with the second of these.
+        if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
+            return GroupActive(group, 0)
+    return None
+
+
+def reason_of(error: KafkaError) -> str:
+    """What librdkafka tells, on one line and without what it puts in front."""
+    text = " ".join(error.str().split())
+    for prefix in ("Unable to produce message: ", "Broker: ", "Local: "):
+        text = text.removeprefix(prefix)
+    return text or error.name()
+
+
+def _partitions(count: int) -> str:
+    return "partition" if count == 1 else "partitions"

@@ -1,0 +1,272 @@
+"""librdkafka's own tests, run against any broker.
+
+Its authors test the client against Apache Kafka; run against another broker, the same tests tell where that broker
+differs. The source, tests included, ships in the npm package of Confluent's JavaScript client. It is fetched and built
+once, into `~/.cache/runnel`, or where RUNNEL_CACHE points: npm, a C and a C++ compiler and make are needed for it.
+
+Left out are the tests that need no broker, and those that put a slow network emulator between themselves and it.
+Tests run one after the other in quick mode, each in a process of its own with a time limit.
+A test of many parts (`SPLIT`) is run part by part, because it stops at the first part that fails, and some of its
+parts may be about things that a broker does not offer: `0081_admin/CreateTopics`.
+
+Some tests call scripts of a Kafka distribution, such as kafka-topics.sh: they get scripts that run the classes of the
+Apache Kafka that the interoperability tests use.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.outcome import Outcome, Result, tail, without_colours
+from tests.interop.kafka_distribution import JVM_OPTIONS, cache_directory, find_java, kafka_classpath
+
+VERSION = "2.15.1"
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+IN_PACKAGE = "package/deps/librdkafka/"
+# Tests are chosen by what a broker of this version can do.
+BROKER_VERSION = "4.3.0"
+SPLIT = {"0081_admin": re.compile(r"^static void do_test_apis\(.*?^}", re.MULTILINE | re.DOTALL)}
+
+TIME_LIMIT = 240.0
+BUILD_JOBS = "2"
+# Without these, the library would differ with what happens to be installed.
+LEFT_OUT_OF_BUILD = ("curl", "sasl", "debug-symbols")
+
+STATES: dict[str, Result] = {"PASSED": "passed", "FAILED": "failed", "SKIPPED": "skipped", "RUNNING": "failed"}
+NOT_CODE = re.compile(r"^#[^\n]*|/\*.*?\*/", re.MULTILINE | re.DOTALL)
+LEFT_OUT = re.compile(r"\bTEST_F_(LOCAL|SOCKEM|MANUAL)\b")
+SCENARIO = re.compile(r'\.scenario = "([^"]*)"')
+OWN_TIME_LIMIT = re.compile(r"timed out \(timeout set to \d+ seconds\)")
+
+SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-run-class.sh": "",
+}
+
+
+class LibrdkafkaUnavailable(Exception):
+    """The suite cannot be built on this machine; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test, or one part of a test that is split."""
+
+    test: str
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.test}/{self.part}" if self.part else self.test
+
+    @property
+    def number(self) -> str:
+        return self.test.split("_", 1)[0]
+
+
+def list_cases(scenario: str = "default") -> list[Case]:
+    """The tests that need a broker that is set up in this way: `default` or `noautocreate`."""
+    tests = suite_directory() / "tests"
+    return [case for name in parse_names((tests / "test.c").read_text(), scenario) for case in split(tests, name)]
+
+
+def parse_names(source: str, scenario: str) -> list[str]:
+    """The names in the table of tests that apply to a scenario and need a broker and a plain network."""
+    table = source.split("struct test tests[] = {", 1)[1].split("\n};", 1)[0]
+    entries = [entry.partition(",") for entry in NOT_CODE.sub("", table).split("_TEST(")[1:]]
+    return [
+        name for name, _, rest in entries if not LEFT_OUT.search(rest) and scenario in scenarios_of(rest).split(",")
+    ]
+
+
+def scenarios_of(entry: str) -> str:
+    named = SCENARIO.search(entry)
+    return named[1] if named else "default"
+
+
+def split(tests: Path, name: str) -> list[Case]:
+    if name not in SPLIT:
+        return [Case(name)]
+    number, rest = name.split("_", 1)
+    body = SPLIT[name].search((tests / f"{number}-{rest}.c").read_text())
+    if body is None:
+        raise LibrdkafkaUnavailable(f"the parts of {name} were not found in librdkafka {VERSION}")
+    parts = re.findall(r"^\s+do_test_(\w+)\(", body[0], re.MULTILINE)
+    return [Case(name, part) for part in dict.fromkeys(parts)]
+
+
+def run_cases(bootstrap: str, cases: Iterable[Case], directory: Path, scenario: str = "default") -> Iterator[Outcome]:
+    """Run tests against a broker; their whole output stays in `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    runner = Runner(bootstrap, directory.absolute(), scenario)
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.number, case.part), []).append(case)
+    for group in groups.values():
+        yield from runner.run(group)
+
+
+class Runner:
+    """Runs the tests of one number, or one part of it, at a time."""
+
+    def __init__(self, bootstrap: str, directory: Path, scenario: str) -> None:
+        self.bootstrap = bootstrap
+        self.directory = directory
+        self.scenario = scenario
+        self.suite = suite_directory()
+        (directory / "test.conf").write_text(f"bootstrap.servers={bootstrap}\ntest.topic.random=true\n")
+        write_scripts(directory / "kafka" / "bin")
+
+    def run(self, cases: list[Case]) -> list[Outcome]:
+        """Run cases that share a number and a part, in one process."""
+        log = self.directory / f"{cases[0].name.replace('/', '-')}.log"
+        report = self.directory / "report.json"
+        report.unlink(missing_ok=True)
+        start = time.monotonic()
+        with log.open("wb") as output:
+            in_time = run_limited(self._command(), self._environment(cases[0]), self.directory, output.fileno())
+        seconds = time.monotonic() - start
+        for left in self.directory.glob("stats_*.json"):
+            left.unlink()
+        states = read_report(report)
+        text = without_colours(log.read_text(errors="replace"))
+        return [outcome(case, text, states, in_time, seconds) for case in cases]
+
+    def _command(self) -> list[str]:
+        return [str(self.suite / "tests" / "test-runner"), "-p1", "-Q", "-E", "-L"]
+
+    def _environment(self, case: Case) -> dict[str, str]:
+        libraries = f"{self.suite / 'src'}:{self.suite / 'src-cpp'}"
+        environment = os.environ | {
+            "LD_LIBRARY_PATH": libraries,
+            "RDKAFKA_TEST_CONF": "test.conf",
+            "TEST_REPORT": "report.json",
+            "TEST_KAFKA_VERSION": BROKER_VERSION,
+            "TEST_SCENARIO": self.scenario,
+            "TESTS": case.number,
+            "KAFKA_PATH": str(self.directory / "kafka"),
+            "BROKERS": self.bootstrap,
+        }
+        # It would change the time limits of the tests.
+        environment.pop("CI", None)
+        if case.part:
+            environment["SUBTESTS"] = f"do_test_{case.part}:"
+        return environment
+
+
+def run_limited(command: list[str], environment: dict[str, str], directory: Path, output: int) -> bool:
+    """Run a command with all that it starts; tells whether it ended by itself in time."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        process.wait(TIME_LIMIT)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def read_report(report: Path) -> dict[str, tuple[str, float]]:
+    """The state and the seconds of each test; empty when the runner died before it could write them."""
+    try:
+        told = json.loads(report.read_text(errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    return {name: (test["state"], test["duration"]) for name, test in told["tests"].items()}
+
+
+def outcome(case: Case, text: str, states: dict[str, tuple[str, float]], in_time: bool, seconds: float) -> Outcome:
+    state, duration = states.get(case.test, ("FAILED", seconds))
+    result = STATES.get(state, "failed")
+    if case.test not in states and f"Test {case.test} PASSED" in text:
+        result = "passed"
+    if result == "failed" and (not in_time or OWN_TIME_LIMIT.search(text)):
+        result = "timed out"
+    if result == "passed" and case.part and not re.search(rf"\[ do_test_{case.part}:.*: PASS \(", text):
+        # A test passes, too, when the part that was asked for leaves itself out.
+        result = "skipped"
+    return Outcome(case.name, result, round(duration, 1), tail(text))
+
+
+def write_scripts(directory: Path) -> None:
+    """Stand-ins for the scripts of a Kafka distribution."""
+    directory.mkdir(parents=True, exist_ok=True)
+    options = " ".join(JVM_OPTIONS)
+    for name, main_class in SCRIPTS.items():
+        script = directory / name
+        script.write_text(f"#!/bin/sh\nexec '{find_java()}' {options} -cp '{kafka_classpath()}' {main_class} \"$@\"\n")
+        script.chmod(0o755)
+
+
+def suite_directory() -> Path:
+    """Where the built suite is; builds it when it is not there yet."""
+    suite = cache_directory() / f"librdkafka-{VERSION}"
+    if not suite.is_dir():
+        suite.parent.mkdir(parents=True, exist_ok=True)
+        # Under another name first, so that an interrupted build is never taken for a whole one.
+        with tempfile.TemporaryDirectory(dir=suite.parent, prefix=f"{suite.name}.partial-") as partial:
+            built = build(Path(partial))
+            try:
+                built.rename(suite)
+            except OSError:
+                # Another run may have finished first; then its build is as good as ours.
+                if not suite.is_dir():
+                    raise
+    return suite
+
+
+def build(directory: Path) -> Path:
+    """Fetch and build librdkafka with its tests."""
+    for tool in ("npm", "gcc", "g++", "make"):
+        if shutil.which(tool) is None:
+            raise LibrdkafkaUnavailable(f"'{tool}' was not found: npm fetches librdkafka, gcc, g++ and make build it")
+    call(["npm", "pack", "--silent", PACKAGE], directory)
+    (archive,) = directory.glob("*.tgz")
+    with tarfile.open(archive) as package:
+        members = [member for member in package if member.name.startswith(IN_PACKAGE)]
+        package.extractall(directory, members, filter="data")
+    source = directory / IN_PACKAGE
+    call(["./configure", *(f"--disable-{option}" for option in LEFT_OUT_OF_BUILD)], source)
+    call(["nice", "make", "-j", BUILD_JOBS, "libs"], source)
+    call(["nice", "make", "-j", BUILD_JOBS, "-C", "tests", "build"], source)
+    for left in source.rglob("*.o"):
+        left.unlink()
+    return source
+
+
+def call(command: list[str], directory: Path) -> None:
+    run = subprocess.run(
+        command,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if run.returncode != 0:
+        raise LibrdkafkaUnavailable(f"'{' '.join(command)}' ended with {run.returncode}:\n{tail(run.stdout)}")

@@ -1,0 +1,66 @@
+"""The suites of others that our broker has to pass, and how a broker is set up for each."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.conformance import kafka_python, librdkafka
+from tests.conformance.outcome import Outcome
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite: its tests by name, how to run some of them, and what they did on Apache Kafka."""
+
+    name: str
+    about: str
+    baseline: Path
+    list_names: Callable[[], list[str]]
+    run: Callable[[str, Iterable[str], Path], Iterator[Outcome]]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def librdkafka_names(scenario: str) -> list[str]:
+    return [case.name for case in librdkafka.list_cases(scenario)]
+
+
+def run_librdkafka(scenario: str, bootstrap: str, names: Iterable[str], directory: Path) -> Iterator[Outcome]:
+    wanted = set(names)
+    cases = [case for case in librdkafka.list_cases(scenario) if case.name in wanted]
+    return librdkafka.run_cases(bootstrap, cases, directory, scenario)
+
+
+def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str]) -> Suite:
+    return Suite(
+        name,
+        f"librdkafka {librdkafka.VERSION}, test-runner -p1 -Q -E -L, scenario {scenario}",
+        HERE / f"baseline_{name.replace('-', '_')}.json",
+        partial(librdkafka_names, scenario),
+        partial(run_librdkafka, scenario),
+        settings,
+    )
+
+
+# What the tests of both expect of a broker.
+FOUR_PARTITIONS = {"num.partitions": "4", "auto.create.topics.enable": "true"}
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        librdkafka_suite("librdkafka", "default", FOUR_PARTITIONS),
+        librdkafka_suite(
+            "librdkafka-noautocreate", "noautocreate", FOUR_PARTITIONS | {"auto.create.topics.enable": "false"}
+        ),
+        Suite(
+            "kafka-python",
+            f"kafka-python {kafka_python.VERSION}, test/integration",
+            HERE / "baseline_kafka_python.json",
+            kafka_python.list_names,
+            kafka_python.run_names,
+            FOUR_PARTITIONS | {"node.id": kafka_python.NODE_ID},
+        ),
+    )
+}

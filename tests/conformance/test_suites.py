@@ -1,0 +1,61 @@
+"""What passes on Apache Kafka passes here, by the tests that the authors of clients wrote for their clients."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.baseline import differences, load
+from tests.conformance.broker import our_broker
+from tests.conformance.exceptions import EXCEPTIONS
+from tests.conformance.scope import is_out_of_scope
+from tests.conformance.suites import SUITES, Suite
+
+MOST_EXCEPTIONS = 5
+# The few longer ones, which take a third of the time of all, are left to the soak.
+QUICK_SECONDS = 20.0
+
+every_suite = pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+
+
+def required(suite: Suite) -> list[str]:
+    return [name for name in load(suite.baseline).required if not is_out_of_scope(name)]
+
+
+def quick(suite: Suite) -> list[str]:
+    seconds = load(suite.baseline).seconds
+    return [name for name in required(suite) if seconds[name] <= QUICK_SECONDS]
+
+
+def assert_passes(suite: Suite, names: list[str], directory: Path) -> None:
+    with our_broker(directory / "runnel", suite.settings) as broker:
+        outcomes = list(suite.run(broker.bootstrap, names, directory))
+        broker.check()
+    assert {outcome.name for outcome in outcomes} == set(names)
+    found = differences(load(suite.baseline), outcomes, EXCEPTIONS)
+    told = [f"{difference.outcome}\n{difference.outcome.output}" for difference in found]
+    assert not told, "\n\n".join([f"{len(told)} of {len(names)} tests differ from Apache Kafka", *told])
+
+
+@pytest.mark.servers
+@every_suite
+def test_quick_tests_that_pass_on_apache_kafka_pass_here(suite: Suite, tmp_path: Path) -> None:
+    assert_passes(suite, quick(suite), tmp_path)
+
+
+@pytest.mark.soak
+@every_suite
+def test_all_tests_that_pass_on_apache_kafka_pass_here(suite: Suite, tmp_path: Path) -> None:
+    assert_passes(suite, required(suite), tmp_path)
+
+
+@every_suite
+def test_the_baseline_holds_tests_that_can_be_required(suite: Suite) -> None:
+    assert required(suite)
+    assert quick(suite)
+
+
+def test_there_are_few_exceptions_each_with_a_cause_and_for_a_required_test() -> None:
+    everything = {name for suite in SUITES.values() for name in required(suite)}
+    assert len(EXCEPTIONS) <= MOST_EXCEPTIONS
+    assert set(EXCEPTIONS) <= everything
+    assert all(cause.strip() for cause in EXCEPTIONS.values())
