@@ -40,7 +40,7 @@ def main() -> int:
     console = Console(soft_wrap=True)
     names = choose(suite, options.only)
     if not names:
-        console.print(f"no test of {suite.name} begins with {', '.join(options.only)}")
+        console.print(f"no test of {suite.name} has a name with {', '.join(options.only)}")
         return 2
     if options.list:
         print("\n".join(names))
@@ -64,7 +64,7 @@ def parse() -> argparse.Namespace:
     where.add_argument("--record", type=int, metavar="RUNS", help="run on Apache Kafka and store the baseline")
     where.add_argument("--list", action="store_true", help="print the names of the tests and end")
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", help="tests whose name begins so, or holds it; in scope or not"
+        "--only", nargs="+", default=[], metavar="NAME", help="tests whose name holds this; in scope or not"
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="where the output stays (default: a new directory)")
     options = parser.parse_args()

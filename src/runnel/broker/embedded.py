@@ -12,13 +12,16 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
+from typing import Any
 
 import uvloop
 
+from runnel.broker.configs.topics import check_topic_configs
 from runnel.broker.server import Server, start_server
-from runnel.errors import Closed
+from runnel.broker.topic_names import mistake_in_name
+from runnel.errors import Closed, InvalidSetting
 
 SECONDS_TO_STOP = 60.0
 
@@ -59,9 +62,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """The address for clients: `HOST:PORT`."""
-        if self._server is None:
-            raise Closed("this broker")
-        return str(next(iter(self._server.endpoints.values())))
+        return str(next(iter(self._running().endpoints.values())))
 
     def start(self) -> None:
         """Return when it serves. The error, if it cannot, is raised here."""
@@ -81,10 +82,34 @@ class Broker:
             self._thread.join(SECONDS_TO_STOP)
             self._thread = self._server = None
 
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | int | bool] | None = None) -> None:
+        """Make a topic without a client; its configuration is under Kafka's names."""
+        given = {config: _text(value) for config, value in (configs or {}).items()}
+        check_topic_configs(given)
+        if partitions < 1:
+            raise InvalidSetting("partitions", partitions, "at least 1")
+        node = self._running().node
+        mistake = mistake_in_name(name, node.topics)
+        if mistake is not None:
+            raise InvalidSetting("topic", name, mistake)
+        self._on_loop(node.topics.create(name, partitions, given))
+
+    def delete_topic(self, name: str) -> None:
+        self._on_loop(self._running().node.topics.delete(name))
+
     def close(self) -> None:
         """Stop, and remove the data if they are temporary."""
         self.stop()
         self._remove_data()
+
+    def _running(self) -> Server:
+        if self._server is None:
+            raise Closed("this broker")
+        return self._server
+
+    def _on_loop(self, work: Coroutine[Any, Any, object]) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _remove_data(self) -> None:
         if self._temporary is not None:

@@ -187,12 +187,19 @@ def _config(kind: str, name: str, facts: dict[str, Any]) -> Config:
     )
 
 
-# Where we differ: we listen on the loopback interface unless we are told otherwise, need no controller, and have an id.
+# Where we differ: we listen on the loopback interface unless we are told otherwise, have an id, need no controller, and
+# have one replica of everything.
 OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
     (BROKER, "listeners"): "PLAINTEXT://127.0.0.1:9092",
     (BROKER, "node.id"): "1",
     (BROKER, "controller.listener.names"): "",
     (BROKER, "process.roles"): "broker,controller",
+    (BROKER, "group.coordinator.rebalance.protocols"): "classic",
+    (BROKER, "offsets.topic.replication.factor"): "1",
+    (BROKER, "transaction.state.log.replication.factor"): "1",
+    (BROKER, "transaction.state.log.min.isr"): "1",
+    (BROKER, "share.coordinator.state.topic.replication.factor"): "1",
+    (BROKER, "share.coordinator.state.topic.min.isr"): "1",
 }
 OWN_LEAST = {(TOPIC, "internal.segment.bytes"): 1024}
 
@@ -206,18 +213,11 @@ def _mode(kind: str, name: str, facts: dict[str, Any]) -> str:
 
 
 def _treatment(kind: str, name: str) -> tuple[Treatment, str]:
-    honoured: Mapping[str, str] = {BROKER: treatments.BROKER, TOPIC: treatments.TOPIC}.get(kind, {})
-    if name in honoured:
-        return Treatment.HONOURED, honoured[name]
-    refused = {BROKER: treatments.REFUSED_BROKER, TOPIC: treatments.REFUSED_TOPIC}.get(kind, {})
-    ignored = {
-        BROKER: treatments.IGNORED_BROKER,
-        TOPIC: treatments.IGNORED_TOPIC,
-        GROUP: treatments.IGNORED_GROUP,
-        CLIENT_METRICS: treatments.IGNORED_CLIENT_METRICS,
-    }[kind]
-    rules = {rule: (Treatment.IGNORED, why) for rule, why in ignored.items()}
-    rules |= {rule: (Treatment.REFUSED, why) for rule, why in refused.items()}
+    honoured = treatments.HONOURED[kind].get(name)
+    if honoured is not None:
+        return Treatment.HONOURED, honoured
+    rules = {rule: (Treatment.IGNORED, why) for rule, why in treatments.IGNORED[kind].items()}
+    rules |= {rule: (Treatment.REFUSED, why) for rule, why in treatments.REFUSED[kind].items()}
     found = treatments.rule_for(rules, name)
     if found is None:
         raise LookupError(f"nothing says how the {kind} configuration {name} is treated")

@@ -9,7 +9,7 @@ The defaults are Kafka's, with one exception: without `listeners` the broker lis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -101,6 +101,9 @@ class BrokerSettings:
     runnel_sync_workers: int = number(8, 1, 64)
     runnel_retry_after_failure_ms: int = number(SECOND, 0)
 
+    # what was changed at run time and is in the above already: by broker id, and under "" for all brokers
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         check_fields(self, settings_fields())
         for broken in self._contradictions():
@@ -153,13 +156,28 @@ class BrokerSettings:
             producer_expiration_ms=self.producer_id_expiration_ms,
         )
 
-    def get(self, name: str) -> Any:
-        """The value of a setting that is honoured, by Kafka's name."""
-        return getattr(self, name.replace(".", "_"))
+    def topic_defaults(self) -> dict[str, Any]:
+        """What a topic gets that does not say otherwise, for each topic configuration that is honoured."""
+        return {
+            "cleanup.policy": ",".join(self.log_cleanup_policy),
+            "compression.type": self.compression_type,
+            "flush.messages": self.log_flush_interval_messages,
+            "flush.ms": self.flush_ms,
+            "index.interval.bytes": self.log_index_interval_bytes,
+            "max.message.bytes": self.message_max_bytes,
+            "message.timestamp.after.max.ms": self.log_message_timestamp_after_max_ms,
+            "message.timestamp.before.max.ms": self.log_message_timestamp_before_max_ms,
+            "message.timestamp.type": self.log_message_timestamp_type,
+            "retention.bytes": self.log_retention_bytes,
+            "retention.ms": self.retention_ms,
+            "segment.bytes": self.log_segment_bytes,
+            "segment.jitter.ms": self.segment_jitter_ms,
+            "segment.ms": self.segment_ms,
+        }
 
     def shown(self, name: str) -> str | None:
-        """The same as Kafka's tools show it."""
-        return as_text(self.get(name))
+        """The value of a setting that is honoured, by Kafka's name and as Kafka's tools show it."""
+        return as_text(getattr(self, name.replace(".", "_")))
 
     @classmethod
     def from_names(cls, names: Mapping[str, Any]) -> tuple[BrokerSettings, list[str]]:
@@ -225,7 +243,7 @@ class BrokerSettings:
 @cache
 def settings_fields() -> dict[str, Field[Any]]:
     """The settings by attribute."""
-    return {declared.name: declared for declared in fields(BrokerSettings)}
+    return {declared.name: declared for declared in fields(BrokerSettings) if declared.name != "changes"}
 
 
 def _scaled(value: int, unit: int) -> int:

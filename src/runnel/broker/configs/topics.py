@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runnel.broker.configs.catalogue import TOPIC, find
+from runnel.broker.configs.describing import view_of
 from runnel.broker.configs.settings import BrokerSettings
 from runnel.errors import InvalidSetting
 from runnel.settings import INT64_MAX, TopicSettings
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+
+NOT_THE_LOGS = ("compression.type",)  # the log takes batches as they come
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
@@ -23,30 +29,16 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 
 def topic_settings(broker: BrokerSettings, configs: Mapping[str, str]) -> TopicSettings:
     """What the log is told of a topic; the configurations have been checked."""
-    told: dict[str, Any] = broker_defaults(broker)
+    told: dict[str, Any] = broker.topic_defaults()
     told |= {name: value for name, value in configs.items() if name in told}
     told["segment.bytes"] = configs.get("internal.segment.bytes", told["segment.bytes"])
     for name in ("flush.messages", "flush.ms"):
         # Kafka's "never" leaves it to us, and we sync before we answer.
         if int(told[name]) >= INT64_MAX:
             del told[name]
-    return TopicSettings.from_names(told)
+    return TopicSettings.from_names({name: value for name, value in told.items() if name not in NOT_THE_LOGS})
 
 
-def broker_defaults(broker: BrokerSettings) -> dict[str, Any]:
-    """What the broker's settings say for each topic configuration that is honoured."""
-    return {
-        "cleanup.policy": ",".join(broker.log_cleanup_policy),
-        "flush.messages": broker.log_flush_interval_messages,
-        "flush.ms": broker.flush_ms,
-        "index.interval.bytes": broker.log_index_interval_bytes,
-        "max.message.bytes": broker.message_max_bytes,
-        "message.timestamp.after.max.ms": broker.log_message_timestamp_after_max_ms,
-        "message.timestamp.before.max.ms": broker.log_message_timestamp_before_max_ms,
-        "message.timestamp.type": broker.log_message_timestamp_type,
-        "retention.bytes": broker.log_retention_bytes,
-        "retention.ms": broker.retention_ms,
-        "segment.bytes": broker.log_segment_bytes,
-        "segment.jitter.ms": broker.segment_jitter_ms,
-        "segment.ms": broker.segment_ms,
-    }
+def described_topic_configs(node: Node, configs: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What a topic with these configurations has, as CreateTopics tells it."""
+    return [described.as_fields() for described in view_of(node).topic(configs)]

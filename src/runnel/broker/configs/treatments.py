@@ -233,7 +233,21 @@ IGNORED_GROUP = {
     "streams.*": NO_STREAMS_GROUPS,
 }
 
-IGNORED_CLIENT_METRICS = {"*": "clients' own metrics are not taken"}
+REFUSED_CLIENT_METRICS = {"*": "clients' own metrics are not taken"}
+
+HONOURED: dict[str, dict[str, str]] = {"broker": BROKER, "topic": TOPIC, "group": {}, "client-metrics": {}}
+IGNORED: dict[str, dict[str, str]] = {
+    "broker": IGNORED_BROKER,
+    "topic": IGNORED_TOPIC,
+    "group": IGNORED_GROUP,
+    "client-metrics": {},
+}
+REFUSED: dict[str, dict[str, str]] = {
+    "broker": REFUSED_BROKER,
+    "topic": REFUSED_TOPIC,
+    "group": {},
+    "client-metrics": REFUSED_CLIENT_METRICS,
+}
 
 # --- values that are refused though Kafka takes them
 

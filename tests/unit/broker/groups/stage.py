@@ -79,7 +79,7 @@ class HandTimers:
 
 
 class Stage:
-    def __init__(self, *, files: FaultyFiles | None = None, start: bool = True, **settings: Any) -> None:
+    def __init__(self, *, files: FaultyFiles | None = None, **settings: Any) -> None:
         self.clock = StoppedClock()
         self.files = files or FaultyFiles(clock=self.clock)
         self.settings = BrokerSettings(group_initial_rebalance_delay_ms=0)

@@ -1,0 +1,121 @@
+"""Changing configurations: checked, durable, and then in force at once.
+
+A change is decided on the cluster state, so two of them at the same time do not lose each other's. A broker's loggers
+are not part of it: their levels are the process's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runnel.broker.cluster import ClusterState, ConfigResource, TopicFacts, configs_entry, topic_entry
+from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, find
+from runnel.broker.configs.live import Stored, changed_settings
+from runnel.broker.configs.loggers import check_logger, set_level
+from runnel.broker.configs.resources import Kind, Refusal, broker_name, kind_of
+from runnel.broker.configs.topics import check_topic_configs
+from runnel.errors import InvalidSetting
+from runnel.protocol.error_codes import ErrorCode
+from runnel.replay import Decision
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+
+Configs = dict[str, str]
+Change = Callable[[Mapping[str, str]], Configs]  # from all that is set to all that is set then
+
+
+async def alter(node: Node, resource_type: int, name: str, change: Change, *, validate_only: bool) -> None:
+    """Refusal or InvalidSetting if it cannot be."""
+    kind = kind_of(resource_type)
+    if kind is Kind.TOPIC:
+        await _alter_topic(node, name, change, validate_only=validate_only)
+    elif kind is Kind.BROKER:
+        await _alter_broker(node, broker_name(node, name, also_all=True), change, validate_only=validate_only)
+    elif kind is Kind.BROKER_LOGGER:
+        broker_name(node, name, also_all=False)
+        _alter_loggers(change, validate_only=validate_only)
+    else:
+        await _alter_other(node, kind, name, change, validate_only=validate_only)
+
+
+async def _alter_topic(node: Node, name: str, change: Change, *, validate_only: bool) -> None:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "a topic has to be named: there are no configurations for all topics")
+
+    def decide(state: ClusterState) -> Decision[TopicFacts]:
+        topic = state.topics.get(name)
+        if topic is None or topic.deleting:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        changed = replace(topic, configs=change(topic.configs))
+        check_topic_configs(changed.configs)
+        return Decision(topic) if validate_only else Decision(changed, [topic_entry(node.clock, changed)])
+
+    node.topics.configure(await node.decide(decide))
+
+
+async def _alter_broker(node: Node, resource: ConfigResource, change: Change, *, validate_only: bool) -> None:
+    def decide(state: ClusterState) -> Decision[Stored]:
+        before = state.configs.get(resource, {})
+        after = change(before)
+        _check_broker(resource, before, after)
+        stored = {**state.configs, resource: after}
+        _as_request_error(lambda: changed_settings(node.static_configs, stored))
+        if validate_only:
+            return Decision(dict(state.configs))
+        return Decision(stored, [configs_entry(node.clock, resource, after)])
+
+    stored = await node.decide(decide)
+    node.settings = changed_settings(node.static_configs, stored)
+    node.topics.reconfigure()
+
+
+def _check_broker(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    for name in {**before, **after}:
+        if before.get(name) == after.get(name):
+            continue
+        config = _as_request_error(lambda name=name: find(BROKER, name, after.get(name)))  # type: ignore[misc]
+        if not config.is_dynamic:
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot be changed at run time: give it when the broker is started",
+            )
+        if not resource.name and config.mode == "per-broker":
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} cannot be set for all brokers: name one")
+        if name in after:
+            _as_request_error(lambda name=name: config.check(after[name]))  # type: ignore[misc]
+
+
+def _as_request_error[Found](check: Callable[[], Found]) -> Found:
+    """What is wrong with a broker's configuration is INVALID_REQUEST in Kafka, and INVALID_CONFIG with a topic's."""
+    try:
+        return check()
+    except InvalidSetting as error:
+        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _alter_loggers(change: Change, *, validate_only: bool) -> None:
+    levels = change({})
+    for name, level in levels.items():
+        check_logger(name, level or None)
+    if not validate_only:
+        for name, level in levels.items():
+            set_level(name, level or None)
+
+
+async def _alter_other(node: Node, kind: Kind, name: str, change: Change, *, validate_only: bool) -> None:
+    catalogue, what = (GROUP, "group") if kind is Kind.GROUP else (CLIENT_METRICS, "subscription")
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"a {what} has to be named")
+    resource = ConfigResource(catalogue, name)
+
+    def decide(state: ClusterState) -> Decision[None]:
+        before = state.configs.get(resource, {})
+        after = change(before)
+        for key, value in after.items():
+            find(catalogue, key, value).check(value)
+        return Decision(None, [] if validate_only or before == after else [configs_entry(node.clock, resource, after)])
+
+    await node.decide(decide)

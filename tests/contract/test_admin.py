@@ -1,0 +1,153 @@
+"""Topics, configs, offsets and sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from runnel.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    InvalidConfig,
+    InvalidTopicName,
+    Refused,
+    Start,
+    TopicExists,
+    UnknownTopic,
+    WrongPartitionCount,
+)
+
+
+def values(admin: Admin, topic: str) -> dict[str, str | None]:
+    return {config.name: config.value for config in admin.configs([topic])[topic] if config.is_of_topic}
+
+
+def test_the_cluster_knows_its_brokers(admin, bootstrap):
+    cluster = admin.cluster()
+    (broker,) = cluster.brokers
+    assert f"{broker.host}:{broker.port}" == bootstrap
+    assert cluster.controller == broker.id
+    assert cluster.id
+
+
+def test_a_topic_is_created_listed_and_deleted(admin, name):
+    admin.create(name, partitions=2)
+    topic = admin.topic(name)
+    assert [partition.number for partition in topic.partitions] == [0, 1]
+    assert topic.internal is False
+    assert topic in admin.topics()
+    admin.delete(name)
+    assert name not in [each.name for each in admin.topics()]
+
+
+def test_a_topic_that_is_made_again_has_another_id(admin, name):
+    admin.create(name)
+    first = admin.topic(name).id
+    admin.delete(name)
+    admin.create(name)
+    assert admin.topic(name).id != first
+    admin.delete(name)
+
+
+def test_what_is_not_given_is_up_to_the_broker(admin, name):
+    admin.create(name)
+    assert len(admin.topic(name).partitions) == 1
+    admin.delete(name)
+
+
+def test_a_topic_that_is_there_cannot_be_created(admin, topic):
+    with pytest.raises(TopicExists, match=f'topic "{topic}" is there already'):
+        admin.create(topic)
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "grün", "..", "x" * 250])
+def test_a_name_that_cannot_be_one_is_refused(admin, wrong):
+    with pytest.raises(InvalidTopicName, match="cannot be the name of a topic"):
+        admin.create(wrong)
+
+
+@pytest.mark.parametrize("count", [0, -1, 100_001])
+def test_a_count_of_partitions_that_cannot_be_is_refused(admin, name, count):
+    with pytest.raises(WrongPartitionCount, match=r"expected 1 to 100,000"):
+        admin.create(name, partitions=count)
+
+
+def test_more_replicas_than_brokers_are_refused(admin, name):
+    with pytest.raises(Refused, match="ask for at most as many replicas as there are brokers"):
+        admin.create(name, replication_factor=3)
+
+
+def test_nothing_is_created_by_asking_for_it(admin, name):
+    for ask in (admin.topic, admin.delete, lambda topic: admin.configs([topic]), lambda topic: admin.alter(topic)):
+        with pytest.raises(UnknownTopic, match=f'there is no topic "{name}"'):
+            ask(name)
+    assert name not in [topic.name for topic in admin.topics()]
+
+
+def test_partitions_can_be_added_and_not_removed(admin, topic):
+    admin.add_partitions(topic, 3)
+    assert len(admin.topic(topic).partitions) == 3
+    for count in (2, 3):
+        with pytest.raises(WrongPartitionCount, match=f'topic "{topic}" has 3 partitions, asked for {count}'):
+            admin.add_partitions(topic, count)
+
+
+# --- configs
+
+
+def test_configs_are_set_when_a_topic_is_created(admin, name):
+    admin.create(name, configs={"retention.ms": "1000", "cleanup.policy": "compact"})
+    assert values(admin, name) == {"retention.ms": "1000", "cleanup.policy": "compact"}
+    admin.delete(name)
+
+
+def test_altering_a_config_leaves_the_others(admin, topic):
+    admin.alter(topic, configs={"retention.ms": "1000", "retention.bytes": "2000"})
+    admin.alter(topic, configs={"retention.bytes": "3000"})
+    assert values(admin, topic) == {"retention.ms": "1000", "retention.bytes": "3000"}
+    admin.alter(topic, configs={"segment.bytes": "1048576"}, unset=["retention.ms"])
+    assert values(admin, topic) == {"retention.bytes": "3000", "segment.bytes": "1048576"}
+
+
+def test_every_config_has_a_value_and_a_source(admin, topic):
+    configs = {config.name: config for config in admin.configs([topic])[topic]}
+    assert (configs["retention.ms"].value, configs["retention.ms"].source) == ("604800000", "DEFAULT_CONFIG")
+
+
+@pytest.mark.parametrize(("config", "value"), [("retention.msx", "1"), ("retention.ms", "x"), ("retention.ms", "-2")])
+def test_a_config_that_cannot_be_is_refused_and_changes_nothing(admin, topic, name, config, value):
+    with pytest.raises(InvalidConfig, match=f'the broker refuses a config of topic "{topic}": .*{config}'):
+        admin.alter(topic, configs={"retention.bytes": "5", config: value})
+    assert values(admin, topic) == {}
+    with pytest.raises(InvalidConfig):
+        admin.create(f"{name}-new", configs={config: value})
+
+
+# --- offsets and sizes
+
+
+def test_offsets_by_place_and_by_time(admin, producer, topic):
+    for number in range(5):
+        producer.produce(topic, b"", timestamp=1_700_000_000_000 + number)
+    admin.delete_records(topic, {0: 2})
+    place = (topic, 0)
+    starts = [EARLIEST, LATEST, Start.offset(3), Start.time(0), Start.time(1_700_000_000_004), Start.time(2**45)]
+    assert [admin.offsets([place], start)[place] for start in starts] == [2, 5, 3, 2, 4, 5]
+
+
+def test_the_offsets_of_nothing_are_none(admin):
+    assert admin.offsets([], LATEST) == {}
+
+
+def test_sizes_grow_with_the_records(admin, producer, wide):
+    for _ in range(10):
+        producer.produce(wide, bytes(1_000), partition=1)
+    sizes = admin.sizes([(wide, number) for number in range(3)])
+    assert sizes[wide, 0] == sizes[wide, 2] == 0
+    assert 10_000 < sizes[wide, 1] < 20_000
+
+
+def test_sizes_are_unknown_where_a_bare_socket_will_not_do(bootstrap, topic):
+    with Admin(bootstrap) as admin:
+        object.__setattr__(admin.connection, "settings", {"security.protocol": "SASL_SSL"})
+        assert admin.sizes([(topic, 0)]) == {}
