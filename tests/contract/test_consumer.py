@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from itertools import islice
 
 import pytest
 
-from runnel.client import EARLIEST, LATEST, Consumer, Groups, Start, UnknownPartition, UnknownTopic, Unreachable
+from runnel.client import (
+    EARLIEST,
+    LATEST,
+    Consumer,
+    Groups,
+    Start,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownTopic,
+    Unreachable,
+)
 from runnel.errors import OffsetOutOfRange
 
 
@@ -67,6 +78,16 @@ def test_it_follows_if_it_is_told_to(bootstrap, producer, ten):
         producer.produce(ten, b"10")
         producer.produce(ten, b"11")
         assert [int(record.value) for record in consumer.records(2)] == [10, 11]
+
+
+def test_a_stopped_consumer_ends_its_loop_after_the_record_it_is_at(bootstrap, ten):
+    with Consumer(bootstrap, ten, follow=True) as consumer:
+        seen = []
+        for record in consumer:
+            seen.append(int(record.value))
+            if len(seen) == 3:
+                consumer.stop()
+    assert seen == [0, 1, 2]
 
 
 def test_it_reads_all_partitions_or_those_that_are_named(bootstrap, producer, wide):
@@ -149,29 +170,44 @@ def test_without_a_group_nothing_is_committed(bootstrap, admin, ten):
 
 
 def test_members_of_a_group_share_the_partitions(bootstrap, admin, producer, wide, name):
-    for number in range(300):
-        producer.send(wide, b"%d" % number, partition=number % 3)
-    producer.flush()
-    seen: list[set[int]] = [set(), set()]
-    lock, complete = threading.Lock(), threading.Event()
+    consumers = [Consumer(bootstrap, wide, group=name, follow=True) for _ in range(2)]
+    seen: list[list[tuple[int, int]]] = [[], []]
 
-    def member(number: int) -> None:
-        with Consumer(bootstrap, wide, group=name, follow=True) as consumer:
-            while not complete.is_set():
-                for record in consumer.records(1):
-                    with lock:
-                        seen[number].add(int(record.value))
-                        if len(seen[0] | seen[1]) >= 300 and all(seen):
-                            complete.set()
-                    if not complete.is_set() and len(seen[0] | seen[1]) >= 300:
-                        producer.send(wide, b"%d" % (1000 + number), partition=int(record.partition))
+    def read_on(number: int) -> None:
+        for record in consumers[number]:
+            seen[number].append((record.partition, record.offset))
 
-    threads = [threading.Thread(target=member, args=(number,)) for number in (0, 1)]
+    threads = [threading.Thread(target=read_on, args=(number,)) for number in range(2)]
     for thread in threads:
         thread.start()
-    assert complete.wait(60)
-    for number in range(3):  # wakes whoever waits for a record
-        producer.send(wide, b"0", partition=number)
-    for thread in threads:
-        thread.join(60)
-    assert set(range(300)) <= seen[0] | seen[1]
+    try:
+        wait_until(lambda: shares(admin, name) in ([1, 2], [2, 1]))
+        for number in range(300):
+            producer.send(wide, b"", partition=number % 3)
+        producer.flush()
+        wait_until(lambda: len(seen[0]) + len(seen[1]) >= 300)
+    finally:
+        for consumer in consumers:
+            consumer.stop()
+        for thread in threads:
+            thread.join()
+        for consumer in consumers:
+            consumer.close()
+    assert sorted(seen[0] + seen[1]) == [(partition, offset) for partition in range(3) for offset in range(100)]
+    assert all(seen)
+
+
+def shares(admin, group):
+    """How many partitions each member has, once the group is stable."""
+    try:
+        described = Groups(admin).describe(group)
+    except UnknownGroup:
+        return []
+    return [len(member.partitions) for member in described.members] if described.state == "stable" else []
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

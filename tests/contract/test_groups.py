@@ -30,9 +30,10 @@ def test_a_group_is_listed_once_it_has_committed(groups, behind):
     assert (behind, "empty") in [(group.name, group.state) for group in groups.list()]
 
 
-def test_a_group_is_described_with_its_members(bootstrap, groups, topic, name):
+def test_a_group_is_described_with_its_members(bootstrap, groups, producer, topic, name):
+    producer.produce(topic, b"")
     with Consumer(bootstrap, topic, group=name, follow=True) as consumer:
-        list(consumer._messages_until_assigned())
+        list(consumer.records(1))
         group = groups.describe(name)
     assert group.state == "stable"
     assert [(member.client, member.partitions) for member in group.members] == [("runnel", ((topic, 0),))]

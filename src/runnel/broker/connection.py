@@ -31,6 +31,8 @@ REQUESTS_UNDER_WAY = 64  # of one connection; clients keep about five
 REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
+SMALL_PIECE = 4 * KIB
+GATHERED_SIZE = 64 * KIB
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class Connection(asyncio.Protocol):
         self.last_active = 0
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._chunks: list[bytes] = []  # of a request that is not whole yet
+        self._chunks: list[bytes | bytearray] = []  # of a request that is not whole yet
         self._arrived = 0
         self._needed = LENGTH.size
         self._frames: deque[Frame] = deque()  # whole, not begun
@@ -107,7 +109,7 @@ class Connection(asyncio.Protocol):
             return
         self._server.received.arriving += len(data)
         self._arrived += len(data)
-        self._chunks.append(data)
+        self._keep(data)
         if self._arrived >= self._needed:
             self._cut_frames()
         self._take_turn()
@@ -148,8 +150,17 @@ class Connection(asyncio.Protocol):
 
     # --- from bytes to frames
 
+    def _keep(self, data: bytes) -> None:
+        """Small pieces are gathered: each costs more than it holds, and a request may come byte by byte."""
+        last = self._chunks[-1] if self._chunks else None
+        if isinstance(last, bytearray) and len(last) < GATHERED_SIZE:
+            last += data
+        else:
+            self._chunks.append(data if len(data) >= SMALL_PIECE or last is None else bytearray(data))
+
     def _cut_frames(self) -> None:
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        first = self._chunks[0]
+        data = first if len(self._chunks) == 1 and isinstance(first, bytes) else b"".join(self._chunks)
         position, size = 0, len(data)
         self._needed = LENGTH.size
         while size - position >= LENGTH.size:
@@ -257,28 +268,26 @@ class Connection(asyncio.Protocol):
     def _call(self, handler: Handler, request: Request, slot: Slot) -> None:
         try:
             answer = handler(self._server.node, request)
+            if isinstance(answer, Awaitable):
+                slot.long_poll = answer if isinstance(answer, LongPoll) else None
+                future = asyncio.ensure_future(answer, loop=self._server.loop)  # the same, if it is one
+                future.add_done_callback(lambda done: self._answered(request, slot, done))
+            else:
+                self._fill(request, slot, answer)
         except Exception as error:
             self._fail(request, error)
-            return
-        if isinstance(answer, Awaitable):
-            slot.long_poll = answer if isinstance(answer, LongPoll) else None
-            future = asyncio.ensure_future(answer, loop=self._server.loop)  # the same, if it is one
-            future.add_done_callback(lambda done: self._answered(request, slot, done))
-        else:
-            self._fill(request, slot, answer)
 
     def _answered(self, request: Request, slot: Slot, done: asyncio.Future[Body]) -> None:
         if done.cancelled() or self._transport is None:
             if not done.cancelled() and done.exception() is not None:
                 logger.debug("%s failed for a client that is gone: %r", _name(request), done.exception())
             return
-        error = done.exception()
-        if error is not None:
+        try:
+            self._fill(request, slot, done.result())
+        except Exception as error:
             self._fail(request, error)
-            return
-        self._fill(request, slot, done.result())
-        self._send()
-        self._take_turn()
+        else:
+            self._take_turn()
 
     def _fill(self, request: Request, slot: Slot, body: Body) -> None:
         if body is SILENCE:

@@ -8,7 +8,8 @@
   `start` counts for partitions in which the group has committed nothing. A record counts as done when the loop asks
   for the next one, so a program that dies gets the record again that it was at; what is done is committed every few
   seconds, by `commit`, and at the end.
-- It ends at the end that was there when it began, unless it is told to `follow`; or after `limit` records.
+- It ends at the end that was there when it began, unless it is told to `follow`; or after `limit` records, or by
+  `stop`.
 - It reads what is committed: records of open and aborted transactions are not seen.
 """
 
@@ -59,6 +60,7 @@ class Consumer:
         self._ends = {} if follow else self._admin.offsets(places, LATEST)
         self._begins = {} if group is not None else self._admin.offsets(places, start)
         self._quiet_since = 0.0
+        self._stopped = False
         self._open: set[TopicAndPartition] | None = None  # what is not read to its end; None: not assigned yet
         self._waiting: deque[Message] = deque()  # fetched and not handed out yet
         self._consumer = KafkaConsumer(self._admin.connection.configuration(self._configuration(), self._faults))
@@ -80,6 +82,10 @@ class Consumer:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing new
                 raise self._told(error, "committing offsets") from None
+
+    def stop(self) -> None:
+        """Let the loop end after the record it is at: from another thread, or from a handler of signals."""
+        self._stopped = True
 
     def close(self) -> None:
         """Commit what is done, and leave the group. A second close does nothing."""
@@ -137,7 +143,9 @@ class Consumer:
         while self._waiting or self._open is None or self._open or self._follow:
             if not self._waiting:
                 self._fetch()
-            while self._waiting:
+            while self._waiting or self._stopped:
+                if self._stopped:
+                    return
                 message = self._waiting.popleft()
                 if self._is_wanted(message):
                     yield message

@@ -6,7 +6,8 @@ are not part of it: their levels are the process's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,7 @@ async def alter(node: Node, resource_type: int, name: str, change: Change, *, va
     elif kind is Kind.BROKER:
         await _alter_broker(node, broker_name(node, name, also_all=True), change, validate_only=validate_only)
     elif kind is Kind.BROKER_LOGGER:
-        broker_name(node, name, also_all=False)
-        _alter_loggers(change, validate_only=validate_only)
+        raise Refusal(ErrorCode.INVALID_REQUEST, "the levels of loggers are changed one by one: not all are replaced")
     else:
         await _alter_other(node, kind, name, change, validate_only=validate_only)
 
@@ -60,9 +60,10 @@ async def _alter_broker(node: Node, resource: ConfigResource, change: Change, *,
     def decide(state: ClusterState) -> Decision[Stored]:
         before = state.configs.get(resource, {})
         after = change(before)
-        _check_broker(resource, before, after)
         stored = {**state.configs, resource: after}
-        _as_request_error(lambda: changed_settings(node.static_configs, stored))
+        with _as_requests_fault():
+            _check_broker(resource, before, after)
+            changed_settings(node.static_configs, stored)
         if validate_only:
             return Decision(dict(state.configs))
         return Decision(stored, [configs_entry(node.clock, resource, after)])
@@ -76,7 +77,7 @@ def _check_broker(resource: ConfigResource, before: Mapping[str, str], after: Ma
     for name in {**before, **after}:
         if before.get(name) == after.get(name):
             continue
-        config = _as_request_error(lambda name=name: find(BROKER, name, after.get(name)))  # type: ignore[misc]
+        config = find(BROKER, name, after.get(name))
         if not config.is_dynamic:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST,
@@ -85,24 +86,26 @@ def _check_broker(resource: ConfigResource, before: Mapping[str, str], after: Ma
         if not resource.name and config.mode == "per-broker":
             raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} cannot be set for all brokers: name one")
         if name in after:
-            _as_request_error(lambda name=name: config.check(after[name]))  # type: ignore[misc]
+            config.check(after[name])
 
 
-def _as_request_error[Found](check: Callable[[], Found]) -> Found:
+@contextmanager
+def _as_requests_fault() -> Iterator[None]:
     """What is wrong with a broker's configuration is INVALID_REQUEST in Kafka, and INVALID_CONFIG with a topic's."""
     try:
-        return check()
+        yield
     except InvalidSetting as error:
         raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
-def _alter_loggers(change: Change, *, validate_only: bool) -> None:
-    levels = change({})
-    for name, level in levels.items():
-        check_logger(name, level or None)
+def alter_loggers(node: Node, name: str, levels: Mapping[str, str | None], *, validate_only: bool) -> None:
+    """Set the levels of this broker's loggers; None takes on that of the logger above."""
+    broker_name(node, name, also_all=False)
+    for logger, level in levels.items():
+        check_logger(logger, level)
     if not validate_only:
-        for name, level in levels.items():
-            set_level(name, level or None)
+        for logger, level in levels.items():
+            set_level(logger, level)
 
 
 async def _alter_other(node: Node, kind: Kind, name: str, change: Change, *, validate_only: bool) -> None:

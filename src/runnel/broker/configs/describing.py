@@ -124,9 +124,7 @@ class View:
 
     # --- parts
 
-    def _described(
-        self, config: Config, value: str | None, synonyms: list[Synonym], *, read_only: bool
-    ) -> Described:
+    def _described(self, config: Config, value: str | None, synonyms: list[Synonym], *, read_only: bool) -> Described:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         if config.is_sensitive:
             value = None

@@ -53,7 +53,8 @@ def _send_away(group: Group, member_id: str) -> Future[JoinAnswer]:
         group.uninvite(member_id)
     if member_id in group.members:
         group.remove(group.members[member_id])
-    group.after_removal(f"there is no room for {member_id}")
+    if group.state is GroupState.PREPARING_REBALANCE:
+        group.rebalance(f"there is no room for {member_id}")
     return kept(JoinAnswer("", ErrorCode.GROUP_MAX_SIZE_REACHED))
 
 

@@ -205,19 +205,19 @@ class Consumer:
         group: str = "g",
         instance: str | None = None,
         protocols: Sequence[tuple[str, bytes]] = (("range", b"topics"),),
-        version: int = 9,
-        session: int = SESSION,
-        rebalance: int = REBALANCE,
         protocol_type: str = "consumer",
+        **timing: int,
     ) -> None:
+        """`timing` is session, rebalance and, as it decides who waits, the version of JoinGroup."""
         self.stage = stage
         self.name = name
         self.group = group
         self.instance = instance
         self.protocols = tuple(GroupProtocol(*each) for each in protocols)
-        self.version = version
-        self.session = session
-        self.rebalance = rebalance
+        self.version = timing.pop("version", 9)
+        self.session = timing.pop("session", SESSION)
+        self.rebalance = timing.pop("rebalance", REBALANCE)
+        assert not timing, timing
         self.protocol_type = protocol_type
         self.member_id = ""
         self.generation = -1

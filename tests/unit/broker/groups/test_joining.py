@@ -91,7 +91,10 @@ def test_the_first_member_leads_and_alone_hears_of_the_others() -> None:
     stage.settle()
     answer, other = ann.take_join_answer(), bob.take_join_answer()
     assert answer.leader == other.leader == ann.member_id
-    assert {(each.member_id, each.metadata) for each in answer.members} == {(ann.member_id, b"a"), (bob.member_id, b"b")}
+    assert {(each.member_id, each.metadata) for each in answer.members} == {
+        (ann.member_id, b"a"),
+        (bob.member_id, b"b"),
+    }
     assert other.members == ()
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
 
@@ -317,6 +320,7 @@ def test_a_full_group_takes_nobody_while_it_rebalances() -> None:
     ann, bob, cat = (Consumer(stage, name) for name in ("ann", "bob", "cat"))
     first, second = ann.join(), bob.join()
     assert cat.join().result(0).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert not first.done()
     stage.advance(2 * DELAY)
     assert first.result(0).error is second.result(0).error is ErrorCode.NONE
 

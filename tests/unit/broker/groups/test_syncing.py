@@ -302,7 +302,7 @@ def test_a_group_of_which_all_leave_while_it_begins_is_empty() -> None:
 
 def test_all_who_wait_are_answered_when_the_broker_stops() -> None:
     stage = Stage()
-    ann, bob = joined(stage, "ann", "bob")
+    _, bob = joined(stage, "ann", "bob")
     syncing = bob.sync()
     waiting = Consumer(stage, "new", group="other").join()
     stage.groups.stop()

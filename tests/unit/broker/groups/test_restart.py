@@ -1,0 +1,246 @@
+"""What a restart, a kill and a power cut leave of groups."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from runnel.broker.groups import groups as groups_module
+from runnel.broker.groups.group import GroupState
+from runnel.broker.groups.offsets import Committer, TopicPartition
+from runnel.broker.groups.records import CommittedOffset
+from runnel.errors import ReplayFailed, Transient
+from runnel.protocol.error_codes import ErrorCode
+from runnel.replay import Entry
+from runnel.testing import Crashed
+from tests.unit.broker.groups.stage import DAY, SESSION, Consumer, Stage, consumer_of
+
+ENDS = [Stage.stop_and_start, Stage.kill, Stage.lose_power]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_stable_group_is_as_it_was(end) -> None:
+    stage = Stage()
+    ann, bob = Consumer(stage, "ann", instance="i-1"), Consumer(stage, "bob")
+    stage.stable(ann, bob)
+    stage.commit(7, by=bob)
+    before = stage.groups.describe("g")
+    end(stage)
+    assert stage.groups.describe("g") == before
+    assert ann.heartbeat() is bob.heartbeat() is ErrorCode.NONE
+    assert bob.sync().result(0).assignment == b"bob"
+    assert stage.commit(8, by=bob) is ErrorCode.NONE
+    assert bob.join().result(0).generation == 1
+    assert not ann.join().done()  # it still leads
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_sessions_begin_anew(end) -> None:
+    stage = Stage()
+    ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
+    stage.stable(ann, bob)
+    stage.advance(SESSION - 1)
+    end(stage)
+    stage.advance(SESSION - 1)
+    assert ann.heartbeat() is ErrorCode.NONE
+    stage.advance(1)
+    assert bob.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert ann.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_rebalance_under_way_falls_back_to_the_last_generation() -> None:
+    stage = Stage()
+    ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
+    stage.stable(ann)
+    bob.join()
+    ann.join()
+    assert ann.take_join_answer().generation == bob.take_join_answer().generation == 2
+    stage.kill()
+    assert ann.heartbeat() is ErrorCode.ILLEGAL_GENERATION
+    assert bob.join().result(0).error is ErrorCode.UNKNOWN_MEMBER_ID
+    bob.member_id = ""
+    second, first = bob.join(), ann.join()
+    assert first.result(0).generation == second.result(0).generation == 2
+
+
+def test_an_empty_group_stays_empty_and_keeps_its_generation() -> None:
+    stage = Stage()
+    ann = consumer_of(stage, "orders")
+    stage.stable(ann)
+    stage.commit(1, by=ann)
+    ann.leave()
+    stage.settle()
+    stage.kill()
+    assert stage.state() is GroupState.EMPTY
+    assert stage.group().generation == 2
+    back = consumer_of(stage, "orders")
+    stage.stable(back)
+    assert back.generation == 3
+
+
+def test_retention_goes_on_from_when_the_group_was_left() -> None:
+    stage = Stage()
+    ann = consumer_of(stage, "orders")
+    stage.stable(ann)
+    stage.commit(1, by=ann)
+    ann.leave()
+    stage.settle()
+    stage.clock.advance(6 * DAY)
+    stage.stop_and_start()
+    stage.clock.advance(DAY - 1)
+    stage.groups.expire_offsets()
+    assert stage.offset() == 1
+    stage.clock.advance(1)
+    stage.groups.expire_offsets()
+    stage.settle()
+    assert stage.groups.names() == []
+
+
+def test_a_group_that_has_become_too_large_rebalances() -> None:
+    stage = Stage()
+    ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
+    stage.stable(ann, bob)
+    stage.set(group_max_size=1)
+    stage.stop_and_start()
+    first = ann.join()
+    assert bob.join().result(0).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert first.result(0).error is ErrorCode.NONE
+
+
+def test_only_commits_make_a_group_that_is_there_after_a_restart() -> None:
+    stage = Stage()
+    stage.commit(3, group="simple")
+    Consumer(stage, group="invited").ask_to_join()
+    stage.stop_and_start()
+    assert stage.groups.names() == ["simple"]
+    assert stage.state("simple") is GroupState.EMPTY
+
+
+# --- folding
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_folding_changes_nothing_but_the_length_of_the_log(end) -> None:
+    stage = Stage()
+    ann = Consumer(stage)
+    stage.stable(ann)
+    for offset in range(50):
+        stage.commit(offset, by=ann)
+    partition = stage.log.partition("__consumer_offsets")
+    assert partition.start_offset == 0
+    stage.groups.fold()
+    assert partition.start_offset == partition.end_offset == 51
+    stage.commit(99, "clicks", by=ann)
+    end(stage)
+    assert (stage.offset(), stage.offset("clicks")) == (49, 99)
+    assert ann.heartbeat() is ErrorCode.NONE
+
+
+def test_a_long_log_is_folded_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "FOLD_AFTER", 20)
+    stage = Stage()
+    for offset in range(19):
+        stage.commit(offset)
+    stage.kill()
+    assert stage.log.partition("__consumer_offsets").start_offset == 0
+    stage.commit(19)
+    assert stage.groups.needs_folding
+    stage.kill()
+    assert stage.log.partition("__consumer_offsets").start_offset == 20
+    assert not stage.groups.needs_folding
+    assert stage.offset() == 19
+
+
+def test_tombstones_are_folded_away() -> None:
+    stage = Stage()
+    stage.commit(1)
+    stage.groups.delete("g")
+    stage.settle()
+    stage.groups.fold()
+    stage.kill()
+    assert stage.groups.names() == []
+    assert stage.committed() == {}
+
+
+def test_a_record_that_nobody_knows_is_not_passed_over() -> None:
+    stage = Stage()
+    stage.commit(1)
+    stage.groups._journal.append([Entry(b"\x00\x03\x00\x01g", b"", 0)])
+    stage.log.commit()
+    with pytest.raises(ReplayFailed, match="newer version"):
+        stage.kill()
+
+
+# --- crashes
+
+
+def test_every_acknowledged_commit_survives_a_power_cut_at_every_file_operation() -> None:
+    stage = Stage()
+    history(stage, {})
+    operations = stage.files.operations
+    assert operations > 100
+    for operation in range(1, operations + 1):
+        stage = Stage()
+        stage.files.crash_at = stage.files.operations + operation
+        acknowledged: dict[int, int] = {}
+        try:
+            history(stage, acknowledged)
+        except Crashed:
+            stage.lose_power(operation)
+            check(stage, acknowledged)
+        else:
+            return  # the plan is over
+
+
+def history(stage: Stage, acknowledged: dict[int, int]) -> None:
+    """Commits to eight partitions, with folds, a rebalance and a disk that fails once in between."""
+    chance = Random(3)
+    ann = Consumer(stage)
+    stage.stable(ann)
+    for number in range(40):
+        partition = number % 8
+        place = TopicPartition("orders", partition)
+        if ann.heartbeat():
+            stage.stable(ann)
+        answer = stage.groups.commit(
+            "g", Committer(ann.member_id, None, ann.generation), {place: CommittedOffset(number, -1, "", number)}
+        )
+        if chance.random() < 0.5:
+            stage.settle()
+        if number == 20:
+            stage.break_disk()
+            stage.settle()
+            stage.heal_disk()
+        if number % 10 == 9:
+            stage.settle()
+            stage.groups.fold()
+        if answer.done() and answer.exception() is None:
+            acknowledged[partition] = number
+    stage.settle()
+
+
+def check(stage: Stage, acknowledged: dict[int, int]) -> None:
+    committed = stage.committed()
+    for partition, number in acknowledged.items():
+        assert committed[TopicPartition("orders", partition)].offset >= number
+    assert stage.state() in (GroupState.STABLE, GroupState.DEAD)
+
+
+def test_a_group_whose_disk_is_ill_answers_and_goes_on_when_it_is_well() -> None:
+    stage = Stage()
+    ann = Consumer(stage)
+    stage.stable(ann)
+    stage.break_disk()
+    place = TopicPartition("orders", 0)
+    lost = stage.groups.commit("g", ann.committer(), {place: CommittedOffset(1, -1, "", 0)})
+    stage.settle()
+    refused = stage.groups.commit("g", ann.committer(), {place: CommittedOffset(2, -1, "", 0)})
+    looked = stage.groups.fetch("g", None)
+    stage.settle()
+    for answer in (lost, refused, looked):
+        assert isinstance(answer.exception(0), Transient)
+    assert ann.heartbeat() is ErrorCode.NONE
+    stage.heal_disk()
+    assert stage.commit(3, by=ann) is ErrorCode.NONE
+    assert stage.offset() == 3
