@@ -25,8 +25,8 @@ test-servers: $(READY) ## run the tests against real servers; needs Java 17 and 
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-demo: $(READY) ## kill a writer again and again, and count what was kept
-	@$(BIN)/python examples/crash_demo.py
+demo: $(READY) ## two client libraries talk through a broker that is killed; count what was kept
+	@$(BIN)/python examples/broker_demo.py
 
 lint: $(READY) ## check the code's rules and its format
 	@$(BIN)/ruff check

@@ -19,7 +19,7 @@ from datetime import date
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tests.conformance.baseline import Baseline, Difference, differences, load, store
 from tests.conformance.broker import our_broker
@@ -31,6 +31,7 @@ from tests.interop.kafka_distribution import VERSION
 from tests.interop.kafka_server import DEFAULTS, kafka_server
 
 DIFFERENT = 1
+WIDTH = 150
 
 
 def main() -> int:
@@ -38,6 +39,8 @@ def main() -> int:
     suite = SUITES[options.suite]
     directory = options.output or Path(tempfile.mkdtemp(prefix="conformance-"))
     console = Console(soft_wrap=True)
+    # Names are long, and a file or a pipe is as wide as we say.
+    console.width = max(console.width, WIDTH)
     names = choose(suite, options.only)
     if not names:
         console.print(f"no test of {suite.name} has a name with {', '.join(options.only)}")
@@ -135,7 +138,7 @@ def tell(baseline: Baseline, outcomes: list[Outcome], directory: Path, console: 
 
 def table(baseline: Baseline, outcomes: list[Outcome], found: list[Difference]) -> Table:
     """What differs first, then everything else that is not simply passed on both."""
-    rows = Table("test", "Apache Kafka", "here", "remark")
+    rows = Table(*(Column(heading, no_wrap=True) for heading in ("test", "Apache Kafka", "here")), "remark")
     told = {difference.outcome.name: difference for difference in found}
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.name not in told, outcome.name)):
         expected = baseline.expected(outcome.name)

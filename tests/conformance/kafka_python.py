@@ -21,8 +21,8 @@ from tests.interop.kafka_distribution import cache_directory
 
 VERSION = "3.0.12"
 BROKER_VERSION = "4.3.0"
-# One test places partitions on this node.
-NODE_ID = "0"
+# One test places partitions on node 0, another asks for a session of three seconds.
+SETTINGS = {"node.id": "0", "group.min.session.timeout.ms": "1000"}
 TESTS = "test/integration"
 TIME_LIMIT = 120
 RUN_LIMIT = 3600.0

@@ -60,7 +60,7 @@ SUITES = {
             HERE / "baseline_kafka_python.json",
             kafka_python.list_names,
             kafka_python.run_names,
-            FOUR_PARTITIONS | {"node.id": kafka_python.NODE_ID},
+            FOUR_PARTITIONS | kafka_python.SETTINGS,
         ),
     )
 }

@@ -122,7 +122,7 @@ def test_an_unknown_partition_is_told_with_those_that_are_there(bootstrap, wide)
 
 
 def test_a_broker_that_is_not_there_is_told_with_its_address():
-    with pytest.raises(Unreachable, match="no broker answers at 127.0.0.1:1: connection refused"):
+    with pytest.raises(Unreachable, match=r"no broker answers at 127\.0\.0\.1:1: connection refused"):
         Consumer("127.0.0.1:1", "any")
 
 

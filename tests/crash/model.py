@@ -28,7 +28,7 @@ STEPS = 9
 NOBODY = Producer()
 SETTINGS = LogSettings(
     checkpoint_ms=5_000, retention_check_ms=20_000, retry_after_failure_ms=0, low_disk_bytes=0, open_files=8,
-    tail_cache_bytes=4_000, sync_workers=1,
+    tail_cache_bytes=8_000, sync_workers=1,
 )  # fmt: skip
 FAULTS = [
     ("write", ".log", errno.EIO),

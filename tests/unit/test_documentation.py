@@ -3,15 +3,19 @@
 - A page's ```python blocks are one program, run from its top to its end. A ```text block right after one of them is
   what it prints.
 - A tutorial's ```python blocks are files, named by their first line. Its ```console blocks are what a reader types,
-  and sees; `...` stands for anything.
+  and sees; `...` stands for anything. What runs on in the background is ended with it, and port 9092 is a free one here.
 - A ```sh block is not run.
 """
 
+import contextlib
 import doctest
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -28,6 +32,8 @@ TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 FILE_OR_SESSION = re.compile(r"^```(?:python\n# (\S+)|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+SECONDS_FOR_A_COMMAND = 120
 
 TUTORIALS = [page for page in PAGES if page.parent.name == "tutorial"]
 PROGRAMS = [
@@ -82,15 +88,60 @@ def test_the_python_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path,
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=name)
-def test_a_tutorial_can_be_followed(page, tmp_path):
-    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    for file, content in FILE_OR_SESSION.findall(page.read_text(encoding="utf-8")):
+def test_a_tutorial_can_be_followed(page, tmp_path, shell):
+    text = page.read_text(encoding="utf-8").replace("9092", str(shell.port))
+    for file, content in FILE_OR_SESSION.findall(text):
         if file:
             (tmp_path / file).write_text(content, encoding="utf-8")
             continue
         for command, shown in COMMAND.findall(content):
-            run = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
-            )
+            run = shell.run(command)
             same = doctest.OutputChecker().check_output(shown, run.stdout, doctest.ELLIPSIS)
             assert same, f"$ {command}\n{run.stdout}{run.stderr}"
+
+
+class Shell:
+    """Runs commands one by one, as a reader types them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._sessions: list[int] = []
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        self._environment = os.environ | {"PATH": path, "RUNNEL_BOOTSTRAP": f"127.0.0.1:{self.port}"}
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        # Files and not pipes: what runs on in the background would keep those open.
+        with (self._folder / ".stdout").open("w+") as stdout, (self._folder / ".stderr").open("w+") as stderr:
+            bash = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            self._sessions.append(bash.pid)
+            code = bash.wait(SECONDS_FOR_A_COMMAND)
+            stdout.seek(0)
+            stderr.seek(0)
+            return subprocess.CompletedProcess(command, code, stdout.read(), stderr.read())
+
+    def end(self) -> None:
+        for session in self._sessions:
+            with contextlib.suppress(ProcessLookupError):  # nothing of it runs any more
+                os.killpg(session, signal.SIGKILL)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.end()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

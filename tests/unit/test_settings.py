@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from runnel.errors import InvalidSetting
-from runnel.settings import DAY, GIB, MIB, LogSettings, TimestampType, TopicSettings
+from runnel.settings import DAY, GIB, MIB, CleanupPolicy, LogSettings, TimestampType, TopicSettings
 
 
 def test_defaults_are_kafkas() -> None:
@@ -130,7 +130,28 @@ def test_settings_are_read_by_kafkas_names() -> None:
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(InvalidSetting) as refused:
         TopicSettings.from_names({"segment.bites": 1})
-    assert refused.value.expected.startswith("one of flush.messages, flush.ms, index.interval.bytes")
+    assert refused.value.expected.startswith("one of cleanup.policy, flush.messages, flush.ms, index")
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "deletes"),
+    [
+        ("delete", (CleanupPolicy.DELETE,), True),
+        ("compact", (CleanupPolicy.COMPACT,), False),
+        ("compact, delete", (CleanupPolicy.COMPACT, CleanupPolicy.DELETE), True),
+        ("", (), False),
+    ],
+)
+def test_a_cleanup_policy_is_read_from_its_text(text: str, policy: tuple[CleanupPolicy, ...], deletes: bool) -> None:
+    settings = TopicSettings.from_names({"cleanup.policy": text})
+
+    assert (settings.cleanup_policy, settings.deletes) == (policy, deletes)
+
+
+@pytest.mark.parametrize("policy", ["shred", ("delete", "shred"), 5, None])
+def test_an_unknown_cleanup_policy_is_refused(policy: Any) -> None:
+    with pytest.raises(InvalidSetting, match="expected delete, compact, or both with a comma between them"):
+        TopicSettings(cleanup_policy=policy)
 
 
 @pytest.mark.parametrize("value", ["many", "", "1.5", "1e6"])

@@ -33,6 +33,7 @@ UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further
 SMALLEST_REQUEST = 8
 SMALL_PIECE = 4 * KIB
 GATHERED_SIZE = 64 * KIB
+ALWAYS_READ = 64 * KIB  # a request of this size is read though memory is short: others' large ones must not stop it
 
 logger = logging.getLogger(__name__)
 
@@ -123,11 +124,11 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._sending = True
+        self.last_active = self._server.clock.elapsed()
         self._note_unsent()
-        self._send()
         self._take_turn()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         if self._transport is None:  # it was refused
             return
         self._transport = None
@@ -196,14 +197,18 @@ class Connection(asyncio.Protocol):
         """Begin what may be begun, and read on or not."""
         if self._transport is None:
             return
-        for _ in range(REQUESTS_AT_ONCE):
-            if not self._frames or not self._may_begin():
-                break
+        begun = 0
+        while self._frames and begun < REQUESTS_AT_ONCE:
+            if not self._may_begin():
+                self._send()  # perhaps it waits only for an answer to leave
+                if not self._may_begin():
+                    break
             self._begin(self._frames.popleft())
+            begun += 1
+        self._send()
         if self._frames and self._may_begin() and not self._turn_planned:
             self._turn_planned = True
             self._server.loop.call_soon(self._planned_turn)
-        self._send()
         self._read_or_wait()
 
     def _planned_turn(self) -> None:
@@ -221,7 +226,7 @@ class Connection(asyncio.Protocol):
             return
         if self._frames or not self._sending or self._muted is not None:
             self._pause_reading()
-        elif self._server.received.is_full:
+        elif self._needed > ALWAYS_READ and self._server.received.is_full:
             self._pause_reading()
             self._server.received.wait(self)
         else:
@@ -301,7 +306,7 @@ class Connection(asyncio.Protocol):
         self._server.count(request, size)
 
     def _fail(self, request: Request, error: BaseException) -> None:
-        logger.error("%s of %s failed", _name(request), self.host, exc_info=error)
+        self._server.tell_rarely("%s of %s failed", _name(request), self.host, error=error)
         self.give_up(f"its {_name(request)} could not be answered: {error!r}")
 
     # --- answers
@@ -344,7 +349,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._slots and not self._frames
+        """Whether we wait for the client: for its next request, or because it does not take its answers."""
+        return not self._sending or (not self._slots and not self._frames)
 
     def stop(self) -> None:
         """Begin nothing more, answer what is under way, and close."""

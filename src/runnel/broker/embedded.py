@@ -13,6 +13,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
@@ -48,10 +49,13 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
         self._stop: asyncio.Event | None = None
-        self._failure: BaseException | None = None
 
     def __enter__(self) -> Broker:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self._remove_data()
+            raise
         return self
 
     def __exit__(
@@ -66,14 +70,17 @@ class Broker:
 
     def start(self) -> None:
         """Return when it serves. The error, if it cannot, is raised here."""
-        ready = threading.Event()
+        if self._thread is not None:
+            raise RuntimeError("this broker is running already")
+        ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="runnel-embedded", daemon=True)
         self._thread.start()
-        ready.wait()
-        if self._failure is not None:
+        try:
+            ready.result()
+        except BaseException:
             self._thread.join()
-            self._remove_data()
-            raise self._failure
+            self._thread = self._server = None
+            raise
 
     def stop(self) -> None:
         """Stop in good order. The data stay, and `start` goes on with them."""
@@ -82,7 +89,9 @@ class Broker:
             self._thread.join(SECONDS_TO_STOP)
             self._thread = self._server = None
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | int | bool] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str | int | bool] | None = None
+    ) -> None:
         """Make a topic without a client; its configuration is under Kafka's names."""
         given = {config: _text(value) for config, value in (configs or {}).items()}
         check_topic_configs(given)
@@ -115,19 +124,19 @@ class Broker:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def _run(self, ready: threading.Event) -> None:
+    def _run(self, ready: Future[None]) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 runner.run(self._serve(ready))
             except BaseException as error:
-                self._failure = error
-            finally:
-                ready.set()
+                if ready.done():  # it served before: there is nobody to raise it to
+                    raise
+                ready.set_exception(error)
 
-    async def _serve(self, ready: threading.Event) -> None:
+    async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._server = await start_server(self.data, self._configs)
-        ready.set()
+        ready.set_result(None)
         await self._stop.wait()
         await self._server.stop()
 

@@ -21,12 +21,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from runnel.broker.configs.listeners import Listener
 from runnel.broker.endpoints import Endpoint
 from runnel.broker.server import Server
-from runnel.errors import AddressInUse
+from runnel.broker.sockets import bind
 from runnel.protocol.versions import Api
 
 SECONDS_TO_ANSWER = 10.0
+BACKLOG = 16
 
 Found = TypeVar("Found")
 
@@ -40,12 +42,15 @@ class Exposition:
         for make in (ProcessCollector, PlatformCollector, GCCollector):
             make(registry=self.registry)
         self.registry.register(BrokerCollector(self))
-        try:
-            self._http = _HttpServer((endpoint.host, endpoint.port), _Handler)
-        except OSError as error:
-            raise AddressInUse(str(endpoint)) from error
+        bound, sockets = bind(Listener("METRICS", endpoint.host, endpoint.port), BACKLOG)
+        self.endpoint = Endpoint(bound.host, bound.port)
+        self._http = _HttpServer(self.endpoint, _Handler, bind_and_activate=False)
+        self._http.socket.close()
+        self._http.socket, *others = sockets
+        for other in others:  # one address is enough for a scrape
+            other.close()
+        self._http.socket.setblocking(True)
         self._http.exposition = self
-        self.endpoint = Endpoint(endpoint.host, self._http.server_address[1])
         self._thread = threading.Thread(target=self._http.serve_forever, name="runnel-metrics", daemon=True)
         self._thread.start()
 

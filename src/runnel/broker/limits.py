@@ -1,16 +1,18 @@
 """What keeps the broker's memory bounded, whatever its clients do.
 
 - `Connections` counts them, in all and by address.
-- `Received` bounds the bytes of requests that are on their way in or being worked on. Beyond it nobody is read from,
-  until there is room. If nothing but half-received requests fill it, one connection at a time may go on, or nobody
-  could ever finish.
-- `Unsent` bounds the answers that slow readers have not taken: the more there is, the less a fetch gets.
+- `Received` bounds the bytes of requests that are on their way in or being worked on. Beyond it no large request is
+  read on, until there is room; but one connection at a time may go on, or half-received ones could fill it for ever.
+- `Unsent` bounds what was read for fetches and what slow readers have not taken: the more there is, the less a fetch
+  gets.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from runnel.settings import KIB, MIB
@@ -91,7 +93,7 @@ class Received:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        if self._turn is None and not self.under_way and self._waiting:
+        if self._turn is None and self._waiting:
             self._turn = next(iter(self._waiting))
             del self._waiting[self._turn]
             self._turn_ends = self._loop.call_later(SECONDS_FOR_A_TURN, self._time_is_up, self._turn)
@@ -114,3 +116,12 @@ class Unsent:
     def allowance(self, wanted: int) -> int:
         """How much a fetch may read now."""
         return min(wanted, max(self._limit - self.total, LEAST_FETCH))
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """Inside, so much is being read."""
+        self.total += size
+        try:
+            yield
+        finally:
+            self.total -= size

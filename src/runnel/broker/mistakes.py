@@ -1,4 +1,4 @@
-"""Which of Kafka's error codes tells a client of an error of ours."""
+"""What a client is told of a mistake: one of Kafka's error codes, and a text where the answer has room for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,25 @@ CODES: tuple[tuple[type[RunnelError], ErrorCode], ...] = (
 )
 
 
-def code_of(error: RunnelError) -> ErrorCode:
+LONGEST_TEXT = 2_000  # a name that a client sent may be in it, and names have up to 32,767 bytes
+
+
+class Refusal(Exception):
+    """One item of a request is refused; the others are answered on their own."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def text_of(error: Exception) -> str:
+    text = str(error)
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + " ..."
+
+
+def code_of(error: RunnelError | Refusal) -> ErrorCode:
+    if isinstance(error, Refusal):
+        return error.code
     if isinstance(error, BatchTooLarge):
         in_segment = error.setting == "segment.bytes"
         return ErrorCode.RECORD_LIST_TOO_LARGE if in_segment else ErrorCode.MESSAGE_TOO_LARGE

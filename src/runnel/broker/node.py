@@ -57,6 +57,7 @@ class Node:
         self.unsent = Unsent()
         self.waits = Waits(self.handover)
         self.disk_room = DiskRoom(log, clock)
+        self.disk_reads = asyncio.Semaphore(THREADS)  # what a fetch may read is known when its turn comes
         self.stopping = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runnel-broker")
         self.cluster = open_cluster(log)

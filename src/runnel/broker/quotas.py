@@ -1,12 +1,12 @@
 """Quotas: how many bytes a second a client may produce and consume, and how long it has to wait when it went beyond.
 
-A rate is measured as Kafka does: bytes are summed in samples of `quota.window.size.seconds`, and the rate is that of the
-last `quota.window.num` samples. A client beyond its quota waits for as long as brings its rate back to the quota, at
-most until all samples are of the past.
+A rate is measured as Kafka does: bytes are summed in samples of `quota.window.size.seconds`, and the rate is that of
+the last `quota.window.num` samples. A client beyond its quota waits for as long as brings its rate back to the quota,
+at most until all samples are of the past.
 
 Of several quotas that fit a client the most special one counts, in Kafka's order: user and client id, user, client id;
-in each a name before the default. Nobody logs in yet, so every user is ANONYMOUS. Clients share the quota of their user;
-a quota that speaks of client ids is each client id's own.
+in each a name before the default. Nobody logs in yet, so every user is ANONYMOUS. Clients share the quota of their
+user; a quota that speaks of client ids is each client id's own.
 
 Memory is bounded: clients are forgotten when their samples are of the past, and the longest silent first when they are
 too many.
@@ -135,8 +135,8 @@ class Rate:
         return not self._samples or now_ms - self._samples[-1][0] >= self.window_ms
 
     def _measured_ms(self, now_ms: int) -> int:
-        """Since the oldest sample began. A client that has just come counts as if it had been silent before: the rate of
-        its first request would be endless."""
+        """Since the oldest sample began. A client that has just come counts as if it had been silent before: otherwise
+        the rate of its first request would be endless."""
         since = now_ms - self._samples[0][0] if self._samples else 0
         missing = max(self._most - 1 - since // self._sample_ms, 0)
         return max(since + missing * self._sample_ms, 1)

@@ -113,7 +113,7 @@ class Server:
         counters.request_bytes[request.api_key] += request.size
         counters.answer_bytes[request.api_key] += answer_size
 
-    def tell_rarely(self, message: str, *arguments: object) -> None:
+    def tell_rarely(self, message: str, *arguments: object, error: BaseException | None = None) -> None:
         """What a client can cause again and again must not fill the disk with lines."""
         self.counters.errors += 1
         now = self.clock.elapsed()
@@ -123,7 +123,7 @@ class Server:
             self._lines, self._period_ends = 0, now + PERIOD
         self._lines += 1
         if self._lines <= LINES_PER_PERIOD:
-            logger.warning(message, *arguments)
+            logger.log(logging.ERROR if error else logging.WARNING, message, *arguments, exc_info=error)
 
     # --- care
 

@@ -8,6 +8,7 @@ import os
 import socket
 
 from runnel.broker.configs.listeners import Listener
+from runnel.broker.endpoints import Endpoint
 from runnel.errors import AddressInUse, AddressUnusable
 
 
@@ -62,7 +63,7 @@ def _listening(family: socket.AddressFamily, address: tuple[object, ...], backlo
 
 
 def _error(listener: Listener, error: OSError) -> AddressInUse | AddressUnusable:
-    address = f"{listener.host}:{listener.port}"
+    address = str(Endpoint(listener.host or "*", listener.port))
     if error.errno == errno.EADDRINUSE:
         return AddressInUse(address)
     return AddressUnusable(address, error.strerror or os.strerror(error.errno or 0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -33,13 +34,15 @@ logger = logging.getLogger(__name__)
 
 
 class Topic:
-    __slots__ = ("_log", "_partitions", "facts", "settings")
+    __slots__ = ("_gone", "_log", "_opening", "_partitions", "facts", "settings")
 
     def __init__(self, log: Log, facts: TopicFacts, settings: TopicSettings) -> None:
         self._log = log
         self.facts = facts
         self.settings = settings
         self._partitions: list[Partition | None] = [None] * facts.partitions
+        self._opening = threading.Lock()
+        self._gone = False
 
     @property
     def name(self) -> str:
@@ -69,10 +72,18 @@ class Topic:
             raise IndexError(number)
         known = self._partitions[number]
         if known is None:
-            # The broker's own partitions have been opened with their own settings.
-            settings = None if self.is_internal else self.settings
-            known = self._partitions[number] = self._log.partition(self.name, number, settings)
+            with self._opening:
+                if self._gone:
+                    raise UnknownTopic(self.name)
+                # The broker's own partitions have been opened with their own settings.
+                settings = None if self.is_internal else self.settings
+                known = self._partitions[number] = self._log.partition(self.name, number, settings)
         return known
+
+    def leave(self) -> None:
+        """The topic is being deleted: nobody may make its files anew."""
+        with self._opening:
+            self._gone = True
 
     def leader_epoch(self, number: int) -> int:
         """-1, which tells nothing, while the partition is not open: that somebody asks is no reason to open it."""
@@ -85,7 +96,8 @@ class Topic:
 
     def open_all(self) -> None:
         for number in range(self.count):
-            self.partition(number)
+            if not self._gone:
+                self.partition(number)
 
     def change(self, facts: TopicFacts, settings: TopicSettings) -> None:
         """Take on new settings at once, and more partitions."""
@@ -183,6 +195,8 @@ class Topics:
             self._by_id.pop(topic.id, None)
         for tell in self.when_deleted:
             tell(name)
+        if topic is not None:
+            await self._in_thread(topic.leave)
         await self._in_thread(self._remove_files, facts)
         await self._decided(self._gone(name))
 

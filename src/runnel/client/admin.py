@@ -5,7 +5,8 @@ Every call waits for its answer, and raises one of our errors. Nothing is create
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -31,6 +32,7 @@ from runnel.errors import OffsetOutOfRange
 Answer = TypeVar("Answer")
 TopicAndPartition = tuple[str, int]
 
+POLL_SECONDS = 0.02
 NO_OFFSET = -1
 UP_TO_BROKER = -1
 LISTED: dict[Place, Any] = {
@@ -129,9 +131,11 @@ class Admin:
             raise InvalidTopicName(name)
         new = NewTopic(name, partitions or UP_TO_BROKER, replication_factor or UP_TO_BROKER, config=dict(configs or {}))
         self.answer(self.call("create_topics", [new])[name], f'creating topic "{name}"', topic=name)
+        self._wait_until(name, lambda topic: topic is not None)
 
     def delete(self, name: str) -> None:
         self.answer(self.call("delete_topics", [name])[name], f'deleting topic "{name}"', topic=name)
+        self._wait_until(name, lambda topic: topic is None)
 
     def add_partitions(self, name: str, count: int) -> None:
         """Until it has `count` of them."""
@@ -142,6 +146,7 @@ class Admin:
             raise WrongPartitionCount(name, count)
         asked = self.call("create_partitions", [NewPartitions(name, count)])
         self.answer(asked[name], f'adding partitions to topic "{name}"', topic=name)
+        self._wait_until(name, lambda topic: topic is not None and len(topic.partitions) >= count)
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records before an offset, by partition."""
@@ -225,6 +230,14 @@ class Admin:
                 if not missing_is_fine:  # deleted since it was listed
                     raise
         return topics
+
+    def _wait_until(self, name: str, condition: Callable[[Topic | None], bool]) -> None:
+        """A cluster answers a change before all its brokers know of it. One that stays behind is no failure."""
+        deadline = time.monotonic() + self.connection.timeout
+        while time.monotonic() < deadline:
+            if condition(next(iter(self._described([name], missing_is_fine=True)), None)):
+                return
+            time.sleep(POLL_SECONDS)
 
     def _listed(self, wanted: list[TopicAndPartition], at: OffsetSpec) -> dict[TopicAndPartition, int]:
         asked = self.call("list_offsets", {TopicPartition(*place): at for place in wanted}) if wanted else {}

@@ -40,6 +40,8 @@ from runnel.client.records import Received, Token
 from runnel.client.start import EARLIEST, LATEST, Place, Start
 from runnel.errors import RunnelError
 
+POLL_SECONDS = 0.01
+
 
 class AsyncProducer:
     """Idempotent, and waits for all replicas. Settings are aiokafka's, by its names."""
@@ -75,7 +77,11 @@ class AsyncProducer:
 
     async def __aenter__(self) -> Self:
         with _told(self._bootstrap, "connecting"):
-            await self._producer.start()
+            try:
+                await self._producer.start()
+            except BaseException:
+                await self._producer.stop()
+                raise
         return self
 
     async def __aexit__(
@@ -137,8 +143,8 @@ class AsyncConsumer:
 
     async def __aenter__(self) -> Self:
         with _told(self._bootstrap, "connecting", self._topic):
-            await self._consumer.start()
             try:
+                await self._consumer.start()
                 await self._begin()
             except BaseException:
                 await self._consumer.stop()
@@ -156,15 +162,14 @@ class AsyncConsumer:
     async def _begin(self) -> None:
         if self._topic not in await self._consumer.topics():
             raise UnknownTopic(self._topic)
+        self._consumer.subscribe([self._topic])
         if self._group is not None:
             if self._start.place not in (Place.EARLIEST, Place.LATEST):
                 raise ValueError("a group begins at the earliest or the latest record, or where it has committed")
-            self._consumer.subscribe([self._topic])
             return
-        numbers = self._consumer.partitions_for_topic(self._topic) or set()
-        places = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        self._consumer.assign(places)
-        for place, offset in (await self._offsets(places)).items():
+        while not self._consumer.assignment():  # without a group it gets all partitions, as soon as it has met them
+            await asyncio.sleep(POLL_SECONDS)
+        for place, offset in (await self._offsets(sorted(self._consumer.assignment()))).items():
             self._consumer.seek(place, offset)
 
     async def _offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -23,6 +23,7 @@ from runnel.log.directory import DataDirectory
 from runnel.log.epochs import EpochStart
 from runnel.log.group_commit import GroupCommit, attempt
 from runnel.log.opening import Finding, PartitionState
+from runnel.log.producers import ProducerState
 from runnel.log.reader import Batches, Reader
 from runnel.log.retention import SegmentFacts, expired
 from runnel.log.segment import Segment
@@ -83,6 +84,10 @@ class Partition:
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote the record at `offset`; -1 if none is known."""
         return self._writer.epochs.epoch_of(offset)
+
+    def producers(self) -> dict[int, ProducerState]:
+        """The idempotent producers that are remembered, by id."""
+        return self._writer.written_producers.states()
 
     # --- writing
 

@@ -95,6 +95,10 @@ class Producers:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
+    def states(self) -> dict[int, ProducerState]:
+        """All of them by producer id, as they are now."""
+        return dict(self._states)
+
     def duplicate_of(self, header: BatchHeader) -> Remembered | None:
         """The remembered batch that this one repeats."""
         state = self._states.get(header.producer_id)

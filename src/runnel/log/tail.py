@@ -15,22 +15,23 @@ from itertools import chain
 from runnel.files import Buffer
 
 Parts = tuple[Buffer, ...]  # of one batch
+OVERHEAD = 512  # bytes that a batch costs beside its own: the objects that hold it, and what came in around it
 
 
 class Tail:
     """One partition's newest batches; `TailCache` guards it."""
 
-    __slots__ = ("batches", "ends", "size")
+    __slots__ = ("batches", "cost", "ends")
 
     def __init__(self) -> None:
         self.ends: list[int] = []  # the offset after each batch
         self.batches: list[Parts] = []
-        self.size = 0
+        self.cost = 0
 
     def drop_first(self, count: int) -> int:
-        freed = sum(map(_size, self.batches[:count]))
+        freed = sum(map(_cost, self.batches[:count]))
         del self.batches[:count], self.ends[:count]
-        self.size -= freed
+        self.cost -= freed
         return freed
 
 
@@ -54,9 +55,9 @@ class TailCache:
                 tail.batches.append(())
             tail.batches += batches
             tail.ends += ends
-            size = sum(map(_size, batches))
-            tail.size += size
-            self._used += size
+            cost = sum(map(_cost, batches))
+            tail.cost += cost
+            self._used += cost
             self._tails.move_to_end(name)
             while self._used > self._budget:
                 self._make_room()
@@ -81,16 +82,20 @@ class TailCache:
         with self._lock:
             tail = self._tails.pop(name, None)
             if tail is not None:
-                self._used -= tail.size
+                self._used -= tail.cost
 
     def _make_room(self) -> None:
         name, tail = next(iter(self._tails.items()))
         # Dropping from the front of a list moves all that is behind: so drop a quarter at once.
         self._used -= tail.drop_first(max(2, len(tail.batches) // 4))
         if len(tail.batches) <= 1:
-            self._used -= tail.size
+            self._used -= tail.cost
             del self._tails[name]
 
 
 def _size(parts: Parts) -> int:
     return sum(map(len, parts))
+
+
+def _cost(parts: Parts) -> int:
+    return OVERHEAD + _size(parts) if parts else 0  # the first entry stands for an offset alone

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 from uuid import UUID
 
 from runnel.errors import MalformedRequest
 from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
-from runnel.protocol.schemas import NO_DEFAULT, Array, Field, Schema, Structure, schema, versions
+from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Schema, Structure, runs_of, schema, versions
 
 # From the data and a position to the value and the position after it. Beyond the end of the data they raise
 # struct.error or IndexError, or give a position beyond it, which `_read` notices.
 Get = Callable[[bytes, int], tuple[Any, int]]
 Message = dict[str, Any]
+Fill = Callable[
+    [Message, bytes, int], int
+]  # puts one or more fields into the message; the answer is the position after
 
 MOST_ITEMS = 500_000  # in all arrays of one message
 
@@ -121,21 +124,16 @@ def _default(field: Field) -> Any:
 
 
 def _structure(structure: Structure, flexible: bool, absent: dict[str, Any]) -> Get:
-    plain: list[tuple[str, Get]] = []
-    tagged: dict[int, tuple[str, Get]] = {}
     defaults = {name: default for name, default in absent.items() if not name.endswith(".")}
-    for field in structure:
-        get = _value(field, flexible, absent.get(f"{field.name}.", {}))
-        if field.tag is None:
-            plain.append((field.name, get))
-        else:
-            tagged[field.tag] = (field.name, get)
-            defaults[field.name] = _default(field)
+    defaults |= {field.name: _default(field) for field in structure if field.tag is not None}
+    gets = {field.name: _value(field, flexible, absent.get(f"{field.name}.", {})) for field in structure}
+    fills = [_numbers(run) if len(run) > 1 else _single(run[0], gets[run[0].name]) for run in runs_of(structure)]
+    tagged = {field.tag: (field.name, gets[field.name]) for field in structure if field.tag is not None}
 
     def get_structure(data: bytes, position: int) -> tuple[Message, int]:
         message = defaults.copy()
-        for name, get in plain:
-            message[name], position = get(data, position)
+        for fill in fills:
+            position = fill(message, data, position)
         if flexible:
             if data[position] == 0:
                 return message, position + 1
@@ -143,6 +141,31 @@ def _structure(structure: Structure, flexible: bool, absent: dict[str, Any]) -> 
         return message, position
 
     return get_structure
+
+
+def _single(field: Field, get: Get) -> Fill:
+    name, nullable = field.name, field.nullable or field.kind == "uuid"
+
+    def fill(message: Message, data: bytes, position: int) -> int:
+        message[name], position = get(data, position)
+        if message[name] is None and not nullable:
+            raise MalformedRequest(f"{name} has no value")
+        return position
+
+    return fill
+
+
+def _numbers(run: Sequence[Field]) -> Fill:
+    """Numbers one after the other are read at once."""
+    packed = struct.Struct(">" + "".join(NUMBERS[field.kind] for field in run))
+    unpack, size = packed.unpack_from, packed.size
+    names = [field.name for field in run]
+
+    def fill(message: Message, data: bytes, position: int) -> int:
+        message.update(zip(names, unpack(data, position), strict=True))
+        return position + size
+
+    return fill
 
 
 def _get_tags(data: bytes, position: int, tagged: dict[int, tuple[str, Get]], message: Message) -> int:
@@ -155,7 +178,9 @@ def _get_tags(data: bytes, position: int, tagged: dict[int, tuple[str, Get]], me
             raise IndexError
         if tag in tagged:
             name, get = tagged[tag]
-            message[name], _ = get(data, position)
+            message[name], stop = get(data, position)
+            if stop > end:
+                raise MalformedRequest(f"{name} is longer than its tag says")
         position = end
     return position
 
@@ -166,7 +191,7 @@ def _value(field: Field, flexible: bool, absent: dict[str, Any]) -> Get:
         item = (
             PRIMITIVES[kind.item, flexible] if isinstance(kind.item, str) else _structure(kind.item, flexible, absent)
         )
-        return _array(item, flexible)
+        return _array(item, flexible, nullable=kind.item == "uuid")
     if isinstance(kind, str):
         return PRIMITIVES[kind, flexible]
     get = _structure(kind, flexible, absent)
@@ -180,7 +205,7 @@ def _nullable_structure(get: Get) -> Get:
     return get_nullable
 
 
-def _array(get: Get, flexible: bool) -> Get:
+def _array(get: Get, flexible: bool, *, nullable: bool) -> Get:
     def get_items(data: bytes, position: int, count: int) -> tuple[Any, int]:
         if count > len(data) - position:  # an item has at least one byte
             raise IndexError
@@ -190,6 +215,8 @@ def _array(get: Get, flexible: bool) -> Get:
         items = []
         for _ in range(count):
             item, position = get(data, position)
+            if item is None and not nullable:
+                raise MalformedRequest("an item of a list has no value")
             items.append(item)
         return items, position
 
@@ -266,13 +293,7 @@ def _both(get: Get) -> tuple[Get, Get]:
 
 
 _GETS: dict[str, tuple[Get, Get]] = {
-    "bool": _both(_number("?")),
-    "int8": _both(_number("b")),
-    "int16": _both(_number("h")),
-    "uint16": _both(_number("H")),
-    "int32": _both(_number("i")),
-    "int64": _both(_number("q")),
-    "float64": _both(_number("d")),
+    **{kind: _both(_number(code)) for kind, code in NUMBERS.items()},
     "uuid": _both(_get_uuid),
     "string": (_get_string, _get_compact_string),
     "bytes": (_get_bytes, _get_compact_bytes),

@@ -7,18 +7,19 @@ Times are whole milliseconds, and a name that Kafka ends in `Ms` ends before it 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from runnel.protocol.schemas import NO_DEFAULT, Array, Structure, schema
+from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Structure, runs_of, schema
 from runnel.records.codecs import Buffer
 
 Put = Callable[[bytearray, Any], None]
 TaggedField = tuple[int, str, Put, Any]
 
 ZERO_UUID = bytes(16)
+LONGEST_STRING = 2**15 - 1
 COPIED_SIZE = 1024  # fewer bytes are sooner copied than sent as a part
 
 
@@ -71,26 +72,49 @@ def request_encoder(api_key: int, version: int) -> Encoder:
 
 
 def _structure(structure: Structure, flexible: bool) -> Put:
-    plain: list[tuple[str, Put, Any]] = []
-    tagged: list[TaggedField] = []
-    for field in structure:
-        put = _value(field.kind, flexible, nullable=field.nullable and field.tag is None)
-        if field.tag is None:
-            plain.append((field.name, put, field.default))
-        else:
-            tagged.append((field.tag, field.name, put, field.default))
-    tagged.sort(key=lambda each: each[0])
+    puts = [_numbers(run) if len(run) > 1 else _single(run[0], flexible) for run in runs_of(structure)]
+    tagged = sorted(
+        (field.tag, field.name, _value(field.kind, flexible, nullable=False), field.default)
+        for field in structure
+        if field.tag is not None
+    )
 
     def put_structure(data: bytearray, body: Mapping[str, Any]) -> None:
-        for name, put, default in plain:
-            value = body.get(name, default)
-            if value is NO_DEFAULT:
-                raise KeyError(f"{name} has no value")
-            put(data, value)
-        if flexible:
+        for put in puts:
+            put(data, body)
+        if tagged:
             _put_tags(data, tagged, body)
+        elif flexible:
+            data.append(0)
 
     return put_structure
+
+
+def _single(field: Field, flexible: bool) -> Put:
+    name, default = field.name, field.default
+    put = _value(field.kind, flexible, nullable=field.nullable)
+
+    def put_field(data: bytearray, body: Mapping[str, Any]) -> None:
+        value = body.get(name, default)
+        if value is NO_DEFAULT:
+            raise KeyError(f"{name} has no value")
+        put(data, value)
+
+    return put_field
+
+
+def _numbers(run: Sequence[Field]) -> Put:
+    """Numbers one after the other are packed at once."""
+    pack = struct.Struct(">" + "".join(NUMBERS[field.kind] for field in run)).pack
+    names = [(field.name, field.default) for field in run]
+
+    def put_numbers(data: bytearray, body: Mapping[str, Any]) -> None:
+        values = [body.get(name, default) for name, default in names]
+        if NO_DEFAULT in values:
+            raise KeyError(f"{names[values.index(NO_DEFAULT)][0]} has no value")
+        data += pack(*values)
+
+    return put_numbers
 
 
 def _put_tags(data: bytearray, tagged: list[TaggedField], body: Mapping[str, Any]) -> None:
@@ -168,6 +192,8 @@ def put_string(data: bytearray, value: str | None) -> None:
         data += b"\xff\xff"
         return
     text = value.encode()
+    if len(text) > LONGEST_STRING:  # a message of ours: names came in by the same format
+        text = text[:LONGEST_STRING].decode(errors="ignore").encode()
     data += len(text).to_bytes(2, "big")
     data += text
 
@@ -224,13 +250,7 @@ def _both(put: Put) -> tuple[Put, Put]:
 
 
 _PUTS: dict[str, tuple[Put, Put]] = {
-    "bool": _both(_number("?")),
-    "int8": _both(_number("b")),
-    "int16": _both(_number("h")),
-    "uint16": _both(_number("H")),
-    "int32": _both(_number("i")),
-    "int64": _both(_number("q")),
-    "float64": _both(_number("d")),
+    **{kind: _both(_number(code)) for kind, code in NUMBERS.items()},
     "uuid": _both(_put_uuid),
     "string": (put_string, put_compact_string),
     "bytes": (put_bytes, put_compact_bytes),

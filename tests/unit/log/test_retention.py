@@ -22,6 +22,13 @@ def test_without_a_limit_nothing_goes() -> None:
     assert count((10**12, 0), (10**12, 0)) == 0
 
 
+@pytest.mark.parametrize(("policy", "gone"), [("compact", 0), ("", 0), ("compact,delete", 2), ("delete", 2)])
+def test_only_the_policy_to_delete_deletes(policy: str, gone: int) -> None:
+    settings = TopicSettings.from_names({"cleanup.policy": policy, "retention.ms": 1, "retention.bytes": 0})
+
+    assert expired([SegmentFacts(10, 0), SegmentFacts(10, 0)], settings, NOW) == gone
+
+
 def test_a_segment_goes_when_its_newest_record_is_too_old() -> None:
     assert count((10, NOW - 501), (10, NOW - 500), retention_ms=500) == 1
 

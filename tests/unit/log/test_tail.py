@@ -1,11 +1,11 @@
 from runnel.log import Record
-from runnel.log.tail import TailCache
+from runnel.log.tail import OVERHEAD, TailCache
 from tests.unit.log.stage import Stage, batch, fill, offsets
 
 NAME = "orders-0"
 
 
-def cache(budget: int = 1_000) -> TailCache:
+def cache(budget: int = 10 * (OVERHEAD + 10)) -> TailCache:
     """Offsets 10 to 19, 20 to 29 and 30 to 39 in three batches of 10 bytes each."""
     tails = TailCache(budget)
     tails.add(NAME, 10, [(b"a" * 10,), (b"b" * 10,), (b"c" * 10,)], [20, 30, 40])
@@ -47,7 +47,7 @@ def test_batches_behind_a_gap_replace_what_was_there() -> None:
 
 
 def test_the_oldest_batches_go_when_the_budget_is_used_up() -> None:
-    tails = cache(budget=35)
+    tails = cache(budget=3 * (OVERHEAD + 10))
     tails.add(NAME, 40, [(b"d" * 10,)], [50])
 
     assert tails.read(NAME, 10, 1_000) is None
@@ -55,7 +55,7 @@ def test_the_oldest_batches_go_when_the_budget_is_used_up() -> None:
 
 
 def test_the_partition_that_was_written_longest_ago_gives_up_its_batches_first() -> None:
-    tails = cache(budget=35)
+    tails = cache(budget=3 * (OVERHEAD + 10))
     tails.add("other-0", 0, [(b"x" * 10,)], [1])
 
     assert tails.read(NAME, 10, 1_000) is None
@@ -63,18 +63,28 @@ def test_the_partition_that_was_written_longest_ago_gives_up_its_batches_first()
 
 
 def test_a_batch_larger_than_the_budget_is_not_kept() -> None:
-    tails = TailCache(5)
+    tails = TailCache(OVERHEAD + 5)
     tails.add(NAME, 10, [(b"a" * 10,)], [20])
 
     assert tails.read(NAME, 10, 1_000) is None
 
 
 def test_the_budget_is_held_over_many_additions() -> None:
-    tails = TailCache(1_000)
+    budget = 10 * (OVERHEAD + 50)
+    tails = TailCache(budget)
     for number in range(500):
         tails.add(f"p{number % 7}-0", number, [(bytes(number % 90),)], [number + 1])
-        assert 0 <= tails._used <= 1_000
-        assert tails._used == sum(tail.size for tail in tails._tails.values())
+        assert 0 <= tails._used <= budget
+        assert tails._used == sum(tail.cost for tail in tails._tails.values())
+
+
+def test_small_batches_count_for_what_they_really_cost() -> None:
+    tails = TailCache(100 * OVERHEAD)
+    for number in range(1_000):
+        tails.add(NAME, number, [(b"x",)], [number + 1])
+
+    assert tails.read(NAME, 999 - 100, 1_000) is None
+    assert tails.read(NAME, 999, 1_000) == (b"x", 1_000)
 
 
 def test_a_forgotten_partition_frees_its_bytes() -> None:
@@ -100,7 +110,7 @@ def test_reads_at_the_end_touch_no_disk() -> None:
 
 
 def test_reads_of_what_left_the_cache_come_from_the_disk() -> None:
-    stage = Stage(tail_cache_bytes=500)
+    stage = Stage(tail_cache_bytes=4 * OVERHEAD)
     partition = stage.partition()
     fill(partition, 20)
 

@@ -1,22 +1,23 @@
 """AlterClientQuotas (49), versions 0 to 1: set or remove quotas of users, client ids, or both.
 
-- `producer_byte_rate` and `consumer_byte_rate` are enforced from the moment of the answer, which is durable. An entity's
-  quotas change as a whole or not at all; with `validate_only` they are only checked.
+- `producer_byte_rate` and `consumer_byte_rate` are enforced from the moment of the answer, which is durable. The quotas
+  of an entity change as a whole or not at all; with `validate_only` they are only checked.
 - A name of None is the default of its type. Nobody logs in yet: the quota of a user named otherwise than ANONYMOUS is
   kept, and is nobody's.
 - Everything that cannot be is INVALID_REQUEST. So are `request_percentage`, `controller_mutation_rate` and, for
-  addresses, `connection_creation_rate`: Kafka has them, and nothing here would enforce them. Removing is never refused.
+  addresses, `connection_creation_rate`: Kafka has them, and nothing here would enforce them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from runnel.broker.cluster import ClusterState, QuotaEntity, quota_entry
 from runnel.broker.configs.resources import Refusal
 from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
-from runnel.broker.quotas import CLIENT_ID, ENFORCED, IP, USER, entity_of
+from runnel.broker.quotas import CLIENT_ID, ENFORCED, IP, USER, Limits, entity_of
 from runnel.broker.request import Body, Request
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
@@ -24,8 +25,6 @@ from runnel.replay import Decision
 from runnel.settings import INT64_MAX
 
 NOT_ENFORCED = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
-
-Quotas = dict[QuotaEntity, dict[str, float]]
 
 
 async def handle(node: Node, request: Request) -> Body:
@@ -91,10 +90,11 @@ def _refuse(message: str) -> None:
 
 
 async def _change(node: Node, entity: QuotaEntity, changes: dict[str, float | None]) -> None:
-    def decide(state: ClusterState) -> Decision[Quotas]:
+    def decide(state: ClusterState) -> Decision[Limits]:
         merged = {**state.quotas.get(entity, {}), **changes}
         values = {key: value for key, value in merged.items() if value is not None}
-        others = {other: quotas for other, quotas in state.quotas.items() if other != entity}
+        others: dict[QuotaEntity, Mapping[str, float]] = {**state.quotas}
+        others.pop(entity, None)
         return Decision(others | ({entity: values} if values else {}), [quota_entry(node.clock, entity, values)])
 
     node.quotas.change(await node.decide(decide))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from runnel.broker.apis.create_topics import MOST_PARTITIONS, Refusal, check_replicas
-from runnel.broker.mistakes import code_of
+from runnel.broker.apis.create_topics import MOST_PARTITIONS, check_replicas
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.errors import RunnelError
@@ -28,10 +28,8 @@ async def handle(node: Node, request: Request) -> Body:
             _check(node, asked)
             if not request.body["validate_only"]:
                 await node.topics.grow(asked["name"], asked["count"])
-        except Refusal as refusal:
-            code, message = refusal.code, str(refusal)
-        except RunnelError as error:
-            code, message = code_of(error), str(error)
+        except (Refusal, RunnelError) as error:
+            code, message = code_of(error), text_of(error)
         results.append({"name": asked["name"], "error_code": code, "error_message": message})
     return {"throttle_time": 0, "results": results}
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from runnel.broker.configs.topics import check_topic_configs, described_topic_configs
-from runnel.broker.mistakes import code_of
+from runnel.broker.configs.describing import view_of
+from runnel.broker.configs.topics import check_topic_configs
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import mistake_in_name
@@ -25,12 +26,6 @@ from runnel.protocol.error_codes import ErrorCode
 
 MOST_PARTITIONS = 10_000
 LEFT_TO_THE_BROKER = -1
-
-
-class Refusal(Exception):
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Order(NamedTuple):
@@ -56,10 +51,8 @@ async def handle(node: Node, request: Request) -> Body:
                     f"at most {MOST_PARTITIONS:,} partitions can be made by one request",
                 )
             results.append(await _made(node, order, only_check=request.body["validate_only"]))
-        except Refusal as refusal:
-            results.append(_refused(each["name"], refusal.code, str(refusal)))
-        except RunnelError as error:
-            results.append(_refused(each["name"], code_of(error), str(error)))
+        except (Refusal, RunnelError) as error:
+            results.append(_refused(each["name"], code_of(error), text_of(error)))
     return {"throttle_time": 0, "topics": results}
 
 
@@ -125,7 +118,7 @@ async def _made(node: Node, order: Order, *, only_check: bool) -> dict[str, Any]
         "error_message": None,
         "num_partitions": order.partitions,
         "replication_factor": 1,
-        "configs": described_topic_configs(node, order.configs),
+        "configs": [each.as_fields() for each in view_of(node).topic(order.configs)],
     }
 
 

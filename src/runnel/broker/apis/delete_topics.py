@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runnel.broker.mistakes import code_of
+from runnel.broker.mistakes import code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.errors import RunnelError
@@ -51,6 +51,6 @@ async def _delete(node: Node, request: Request, asked: dict[str, Any], *, repeat
         try:
             await node.topics.delete(topic.name)
         except RunnelError as error:
-            code, message = code_of(error), str(error)
+            code, message = code_of(error), text_of(error)
     topic_id = topic.id if topic is not None else asked["topic_id"]
     return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}

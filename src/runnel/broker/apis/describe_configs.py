@@ -5,8 +5,8 @@
 - What the broker ignores is shown with the rest, and its documentation says so. A password's value is never shown.
 - A broker is named by its id; an empty name shows what was changed for all brokers. Loggers are Python's, those below
   `runnel`; their levels have Kafka's names. A group need not exist.
-- A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; another broker's id and other types are INVALID_REQUEST.
-  Each resource is answered on its own.
+- A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and one that cannot exist INVALID_TOPIC; another broker's
+  id and other types are INVALID_REQUEST. Each resource is answered on its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from runnel.broker.configs.loggers import loggers
 from runnel.broker.configs.resources import Kind, Refusal, broker_name, kind_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.topic_names import LEGAL
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 
@@ -58,7 +59,9 @@ async def _configs(node: Node, kind: Kind, name: str) -> Iterable[Described]:
     if kind is Kind.TOPIC:
         topic = node.topics.find(name)
         if topic is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            possible = LEGAL.fullmatch(name) is not None
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if possible else ErrorCode.INVALID_TOPIC
+            raise Refusal(code, f"there is no topic {name!r}")
         return view.topic(topic.configs)
     if kind is Kind.BROKER:
         return view.broker() if broker_name(node, name, also_all=True).name else view.all_brokers()

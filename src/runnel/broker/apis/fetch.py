@@ -62,11 +62,7 @@ class Fetching:
 
     def start(self) -> Answer:
         """Answer at once, or when there is enough."""
-        if not self._must_wait_for_more():
-            return self._read_now()
-        if self._request.body["min_bytes"] > 1 and any(wanted.has_more for wanted in self._wanted):
-            return self._read_then_wait()
-        return self._wait()
+        return self._wait() if self._must_wait_for_more() else self._read_now()
 
     # --- what is asked for
 
@@ -110,16 +106,25 @@ class Fetching:
 
     def _must_wait_for_more(self) -> bool:
         body = self._request.body
-        if self._failed or not self._wanted or body["min_bytes"] <= 0 or body["max_wait"] <= 0 or self._node.stopping:
+        minimum: int = body["min_bytes"]
+        if self._failed or not self._wanted or minimum <= 0 or body["max_wait"] <= 0 or self._node.stopping:
             return False
-        return body["min_bytes"] > 1 or not any(wanted.has_more for wanted in self._wanted)
+        if minimum == 1:
+            return not any(wanted.has_more for wanted in self._wanted)
+        self._had = self._bytes_there()
+        return self._had < minimum
 
-    async def _read_then_wait(self) -> Body:
-        body = await _given(self._read_now())
-        self._had = sum(len(wanted.result["records"]) for wanted in self._wanted)
-        if self._had >= self._request.body["min_bytes"] or self._failed:
-            return body
-        return await self._wait()
+    def _bytes_there(self) -> int:
+        """How much there is, as far as it is in memory; what is older is taken for enough."""
+        there = 0
+        enough: int = self._request.body["min_bytes"]
+        for partition, offset, max_bytes, _ in self._wanted:
+            try:
+                batches = partition.read_in_memory(offset, max_bytes)
+            except RunnelError:  # told when it is read
+                return enough
+            there += len(batches.data) if batches is not None else enough
+        return there
 
     def _wait(self) -> LongPoll:
         self._answer = answer = LongPoll(loop=self._node.loop)
@@ -169,15 +174,21 @@ class Fetching:
     # --- reading
 
     def _read_now(self) -> Answer:
-        limit = min(self._request.body["max_bytes"], self._node.settings.fetch_max_bytes)
-        limit = self._node.unsent.allowance(limit)
-        if self._read(limit, in_memory=True):
+        if self._read(self._limit(), in_memory=True):
             return self._body()
-        return self._read_in_thread(limit)
+        return self._read_in_thread()
 
-    async def _read_in_thread(self, limit: int) -> Body:
-        await self._node.in_thread(self._read, limit)
+    async def _read_in_thread(self) -> Body:
+        node = self._node
+        async with node.disk_reads:
+            limit = self._limit()
+            with node.unsent.held(limit):
+                await node.in_thread(self._read, limit)
         return self._body()
+
+    def _limit(self) -> int:
+        most = min(self._request.body["max_bytes"], self._node.settings.fetch_max_bytes)
+        return self._node.unsent.allowance(most)
 
     def _read(self, limit: int, *, in_memory: bool = False) -> bool:
         """Read what there is, up to the limit; False if that needs the disk and `in_memory` forbids it."""
@@ -214,10 +225,6 @@ class Fetching:
         size = sum(len(wanted.result["records"]) for wanted in self._wanted)
         throttle = self._node.throttle_consumer(self._request.client_id, size)
         return _answer(ErrorCode.NONE, self._responses, throttle)
-
-
-async def _given(answer: Answer) -> Body:
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _result(partition: int, *, committed: bool) -> dict[str, Any]:

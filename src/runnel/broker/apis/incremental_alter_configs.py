@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1: change some configurations of a topic, a broker, its loggers or a group.
+"""IncrementalAlterConfigs (44), versions 0 to 1: change some configurations of a topic, broker, its loggers or a group.
 
 - SET and DELETE change one; APPEND and SUBTRACT change the parts of a list, beginning with its default if it was not
   set. What is appended twice stands there once.

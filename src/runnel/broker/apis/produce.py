@@ -1,7 +1,8 @@
 """Produce (0), versions 3 to 13: append record batches. Versions 0 to 2 are advertised and not served (KAFKA-18659).
 
 - Every partition has exactly one batch, of format v2. It is answered when it is synced, or as the topic's flush setting
-  says. `acks` of 1 is served like -1; 0 gets no answer, and an error then closes the connection.
+  says. `acks` of 1 is served like -1; 0 gets no answer, but its memory is held as long, and an error closes the
+  connection.
 - From version 13 on topics are named by their id.
 - A batch that an idempotent producer sends twice is written once, and answered with its first offset.
 - Internal topics cannot be written. Transactions are not served yet: a transactional batch is INVALID_TXN_STATE.
@@ -15,7 +16,7 @@ import asyncio
 from struct import Struct
 from typing import Any
 
-from runnel.broker.mistakes import code_of
+from runnel.broker.mistakes import code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import SILENCE, Answer, Body, Request
 from runnel.broker.topics import Topic
@@ -59,8 +60,6 @@ class Production:
             mistake = None
         for topic in self._request.body["topic_data"]:
             self._take_topic(topic, mistake)
-        if acks == 0:
-            return self._no_answer()
         if not self._pending:
             return self._body()
         self._future = self._node.loop.create_future()
@@ -79,8 +78,15 @@ class Production:
         results: list[dict[str, Any]] = []
         self._responses.append({"name": asked["name"], "topic_id": asked["topic_id"], "partition_responses": results})
         for partition in asked["partition_data"]:
-            result = {"index": partition["index"], "error_code": ErrorCode.NONE, "base_offset": -1}
-            result |= {"log_append_time": -1, "log_start_offset": -1, "record_errors": (), "error_message": None}
+            result = {
+                "index": partition["index"],
+                "error_code": 0,
+                "base_offset": -1,
+                "log_append_time": -1,
+                "log_start_offset": -1,
+                "record_errors": (),
+                "error_message": None,
+            }
             results.append(result)
             if mistake is not None or topic is None:
                 result["error_code"] = mistake
@@ -100,7 +106,7 @@ class Production:
         except IndexError:
             result["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except RunnelError as error:
-            result["error_code"], result["error_message"] = code_of(error), str(error)
+            result["error_code"], result["error_message"] = code_of(error), text_of(error)
         else:
             self._written += len(batch)
             self._pending += 1
@@ -125,7 +131,7 @@ class Production:
     def _done(self, done: tuple[dict[str, Any], Append]) -> None:
         result, append = done
         if append.error is not None:
-            result["error_code"], result["error_message"] = code_of(append.error), str(append.error)
+            result["error_code"], result["error_message"] = code_of(append.error), text_of(append.error)
         else:
             result["base_offset"] = append.appended.base_offset
             if append.header.attributes & APPEND_TIME:
@@ -134,7 +140,9 @@ class Production:
         if not self._pending and self._future is not None and not self._future.done():
             self._future.set_result(self._body())
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Body:
+        if self._request.body["acks"] == 0:
+            return self._no_answer()
         throttle = self._node.throttle_producer(self._request.client_id, self._written)
         return {"responses": self._responses, "throttle_time": throttle}
 

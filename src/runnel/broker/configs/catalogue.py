@@ -88,10 +88,11 @@ class Config:
 
     def check(self, value: str) -> None:
         """InvalidSetting if this cannot stand there, or would be a promise that is not kept."""
+        shown = "[hidden]" if self.is_sensitive else value
         if not self._is_valid(value):
-            raise InvalidSetting(self.name, value, self.expected)
+            raise InvalidSetting(self.name, shown, self.expected)
         if self.treatment is Treatment.REFUSED and value != (self.default or ""):
-            raise InvalidSetting(self.name, value, f"it to be left out: {self.text}")
+            raise InvalidSetting(self.name, shown, f"it to be left out: {self.text}")
         needed, why = treatments.REFUSED_VALUES.get((self.kind, self.name), ("", ""))
         if needed and needed not in split(value):
             raise InvalidSetting(self.name, value, f"{needed}: {why}")
@@ -195,18 +196,19 @@ OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
     (BROKER, "controller.listener.names"): "",
     (BROKER, "process.roles"): "broker,controller",
     (BROKER, "group.coordinator.rebalance.protocols"): "classic",
+    (BROKER, "offsets.topic.num.partitions"): "1",
     (BROKER, "offsets.topic.replication.factor"): "1",
     (BROKER, "transaction.state.log.replication.factor"): "1",
     (BROKER, "transaction.state.log.min.isr"): "1",
     (BROKER, "share.coordinator.state.topic.replication.factor"): "1",
     (BROKER, "share.coordinator.state.topic.min.isr"): "1",
 }
+TAKEN_AT_THE_START = ("listeners", "listener.security.protocol.map", "producer.id.expiration.ms")
 OWN_LEAST = {(TOPIC, "internal.segment.bytes"): 1024}
 
 
 def _mode(kind: str, name: str, facts: dict[str, Any]) -> str:
-    # Listeners are opened at the start.
-    if kind == BROKER and name in ("listeners", "listener.security.protocol.map"):
+    if kind == BROKER and name in TAKEN_AT_THE_START:
         return "read-only"
     mode: str = facts.get("mode", "read-only")
     return mode if kind == BROKER else "cluster-wide"

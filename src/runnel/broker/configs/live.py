@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def live_settings(static: Mapping[str, Any], stored: Stored) -> BrokerSettings:
-    """What is in force. A stored change that no longer fits what the broker was started with is left out with a line."""
+    """What is in force. A stored change that does not fit what the broker was started with is left out with a line."""
     settings, _ = BrokerSettings.from_names(static)
     taken: dict[str, dict[str, str]] = {}
     merged = dict(static)

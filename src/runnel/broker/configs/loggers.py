@@ -1,4 +1,4 @@
-"""The broker's loggers and their levels, under Kafka's names for levels. They are the process's: a restart resets them."""
+"""The broker's loggers and their levels, under Kafka's names for levels. They are the process's own, until it ends."""
 
 from __future__ import annotations
 

@@ -52,7 +52,6 @@ class BrokerSettings:
     max_connections_per_ip: int = number(INT32_MAX, 0, INT32_MAX)
     connections_max_idle_ms: int = number(10 * MINUTE, -1)
     queued_max_request_bytes: int = number(-1, -1)
-    max_incremental_fetch_session_cache_slots: int = number(1000, 0, INT32_MAX)
     socket_listen_backlog_size: int = number(50, 1, INT32_MAX)
     quota_window_num: int = number(11, 1, INT32_MAX)
     quota_window_size_seconds: int = number(1, 1, INT32_MAX)
@@ -65,7 +64,6 @@ class BrokerSettings:
     offset_metadata_max_bytes: int = number(4 * KIB, 0, INT32_MAX)
     offsets_retention_minutes: int = number(10080, 1, INT32_MAX)
     offsets_retention_check_interval_ms: int = number(10 * MINUTE, 1)
-    offsets_topic_num_partitions: int = number(50, 1, INT32_MAX)
     offsets_topic_segment_bytes: int = number(100 * MIB, KIB, INT32_MAX)
 
     # what a topic gets that does not say otherwise
@@ -244,6 +242,13 @@ class BrokerSettings:
 def settings_fields() -> dict[str, Field[Any]]:
     """The settings by attribute."""
     return {declared.name: declared for declared in fields(BrokerSettings) if declared.name != "changes"}
+
+
+def check_setting(name: str, value: str) -> None:
+    """InvalidSetting if this cannot be, whatever the others are."""
+    declared = settings_fields().get(name.replace(".", "_"))
+    if treat(name, value) is None and declared is not None:
+        declared.metadata["check"](name, value)
 
 
 def _scaled(value: int, unit: int) -> int:

@@ -14,6 +14,8 @@ from runnel.protocol.versions import Api
 
 FOLDER = Path(__file__).parent
 NO_DEFAULT = object()
+# The types of a fixed size, with their codes for `struct`.
+NUMBERS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 
 
 class Field(NamedTuple):
@@ -49,6 +51,22 @@ def schema(api_key: int, version: int) -> Schema:
         _structure(described["request"]),
         _structure(described["response"]),
     )
+
+
+def runs_of(structure: Structure) -> list[list[Field]]:
+    """The fields without tags in their order; numbers that follow each other stand together."""
+    runs: list[list[Field]] = []
+    for field in structure:
+        if field.tag is None:
+            if runs and is_number(field) and is_number(runs[-1][-1]):
+                runs[-1].append(field)
+            else:
+                runs.append([field])
+    return runs
+
+
+def is_number(field: Field) -> bool:
+    return isinstance(field.kind, str) and field.kind in NUMBERS
 
 
 def versions(api_key: int) -> list[int]:

@@ -1,0 +1,58 @@
+"""DescribeLogDirs (35), versions 1 to 4: the data directory, and the size of each partition in it.
+
+- There is one data directory. No list of topics asks for all; topics and partitions that do not exist are left out.
+- The size of a partition is that of its batches. Nothing lags and nothing is being moved: offset lag 0, no future key.
+- Version 4 tells the size of the disk and what is free for us.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from runnel.broker.node import Node
+from runnel.broker.request import Body, Request
+from runnel.broker.topics import Topic
+from runnel.protocol.error_codes import ErrorCode
+
+
+async def handle(node: Node, request: Request) -> Body:
+    wanted = _wanted(node, request.body["topics"])
+    # In a thread: a partition that nobody has used yet is opened for it.
+    return await node.in_thread(_described, node, wanted)
+
+
+def _wanted(node: Node, asked: list[dict[str, Any]] | None) -> list[tuple[Topic, list[int]]]:
+    if asked is None:
+        return [(topic, list(range(topic.count))) for topic in node.topics.all()]
+    wanted = []
+    for each in asked:
+        topic = node.topics.find(each["topic"])
+        if topic is not None:
+            wanted.append((topic, sorted({number for number in each["partitions"] if 0 <= number < topic.count})))
+    return wanted
+
+
+def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
+    topics = [
+        {"name": topic.name, "partitions": [_partition(topic, number) for number in numbers]}
+        for topic, numbers in wanted
+        if numbers
+    ]
+    directory = {
+        "error_code": ErrorCode.NONE,
+        "log_dir": node.log.path,
+        "topics": topics,
+        "total_bytes": shutil.disk_usage(node.log.path).total,
+        "usable_bytes": node.log.free_space(),
+    }
+    return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [directory]}
+
+
+def _partition(topic: Topic, number: int) -> dict[str, Any]:
+    return {
+        "partition_index": number,
+        "partition_size": topic.partition(number).size,
+        "offset_lag": 0,
+        "is_future_key": False,
+    }
