@@ -140,11 +140,12 @@ class Running:
     # --- topics
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Return when every partition has its leader."""
+        """Return when every partition is led: Kafka tells of a leader a moment before it is one."""
         admin = self._admin()
         admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=60)[topic].result()
         with self.connect() as connection:
             wait_until(lambda: wire.is_led(wire.metadata(connection, [topic]), partitions), f"topic {topic}")
+            wait_until(lambda: wire.end_offsets(connection, topic, partitions), f"the leaders of topic {topic}")
 
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()

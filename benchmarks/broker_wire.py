@@ -78,9 +78,12 @@ def produce_error_at(topic: str) -> int:
     return size_correlation_tags_topics + name_partitions_index
 
 
-def next_offset(records: memoryview, offset: int) -> int:
-    """The offset after the last whole batch; `offset` if there is none."""
-    position = 0
+def whole_batches(records: memoryview) -> tuple[int, int | None]:
+    """The bytes of the batches that are there to their ends, and the offset after them; None if there is no such batch.
+
+    A broker may cut the last one off, to keep to the size that was asked for.
+    """
+    position, offset = 0, None
     while position + LAST_DELTA_AT + LAST_DELTA.size <= len(records):
         first, size = BATCH_START.unpack_from(records, position)
         end = position + BATCH_START.size + size
@@ -88,7 +91,7 @@ def next_offset(records: memoryview, offset: int) -> int:
             break
         offset = first + LAST_DELTA.unpack_from(records, position + LAST_DELTA_AT)[0] + 1
         position = end
-    return offset
+    return position, offset
 
 
 # --- conversations

@@ -1,4 +1,4 @@
-"""Kill a process that writes to a log, again and again, and count what was kept: `make demo`.
+"""Kill a process that writes to a log, again and again, and count what was kept: `python examples/crash_demo.py`.
 
 A writer process appends to three partitions from six threads, and reports each append after it returned. This process
 kills it with SIGKILL in the middle of its work and starts the next one on the same directory, which recovers the log,
@@ -179,7 +179,7 @@ def keep_picture(path: str, *shown: str | Table) -> None:
     console = Console(highlight=False, record=True, file=io.StringIO(), width=84)
     for part in shown:
         console.print(part)
-    picture = console.export_svg(title="make demo")
+    picture = console.export_svg(title="python examples/crash_demo.py")
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # the reader's own font will do
     Path(path).write_text(picture)
 

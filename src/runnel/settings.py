@@ -72,6 +72,11 @@ class TopicSettings:
         object.__setattr__(self, "cleanup_policy", _cleanup_policy("cleanup.policy", self.cleanup_policy))
 
     @property
+    def compacts(self) -> bool:
+        """Whether only the last record of each key is to be kept."""
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
     def deletes(self) -> bool:
         """Whether retention may delete segments; a topic that is compacted only keeps the last of each key for ever."""
         return CleanupPolicy.DELETE in self.cleanup_policy

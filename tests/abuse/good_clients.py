@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 TOPIC = "good-manners"
 PAUSE = 0.005  # between two records: they shall run beside the abuse, not compete with it
-LIMIT = 120.0
+LIMIT = 60.0
 
 
 class GoodClients:
@@ -25,6 +25,7 @@ class GoodClients:
         self._acknowledged = 0
         self._read: list[int] = []
         self._stop = threading.Event()
+        self._given_up = False
         self._sent: int | None = None  # known when the producer has ended
         self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
 
@@ -35,11 +36,16 @@ class GoodClients:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        self.stop(given_up=kind is not None)
+        if kind is None:
+            self._check()
+
+    def stop(self, *, given_up: bool) -> None:
+        """`given_up`: something is wrong already, so nothing more is waited for."""
+        self._given_up = given_up
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        if kind is None:
-            self._check()
 
     @property
     def read(self) -> int:
@@ -67,6 +73,7 @@ class GoodClients:
             "bootstrap.servers": self._bootstrap,
             "error_cb": lambda error: self.complaints.append(f"told of {error}"),
             "client.id": "good",
+            "log_level": 0,
         }
 
     def _produce(self) -> None:
@@ -76,6 +83,8 @@ class GoodClients:
             producer.produce(TOPIC, str(sent).encode(), partition=0, on_delivery=self._delivered)
             sent += 1
             producer.poll(PAUSE)
+        if self._given_up:
+            producer.purge()
         left = producer.flush(LIMIT)
         if left:
             self.complaints.append(f"{left} records were not acknowledged")
@@ -100,7 +109,7 @@ class GoodClients:
                     self.complaints.append(f"could not read: {message.error()}")
                 if self._sent is not None:
                     deadline = deadline or time.monotonic() + LIMIT
-                    if time.monotonic() > deadline:
+                    if self._given_up or time.monotonic() > deadline:
                         self.complaints.append(f"read {len(self._read)} of {self._sent} records")
                         return
         finally:

@@ -155,6 +155,7 @@ def recounted(count: int) -> bytes:
         pytest.param(spoiled(HEADER_SIZE + 3, 1), ErrorCode.CORRUPT_MESSAGE, id="a byte of a record"),
         pytest.param(spoiled(LAST_OFFSET_DELTA_AT, 4), ErrorCode.CORRUPT_MESSAGE, id="last offset"),
         pytest.param(spoiled(8, 4), ErrorCode.CORRUPT_MESSAGE, id="length"),
+        # Not CORRUPT_MESSAGE: clients take that for damage on the way and send the same again and again.
         pytest.param(recounted(3), ErrorCode.INVALID_RECORD, id="one record too many"),
         pytest.param(recounted(0), ErrorCode.INVALID_RECORD, id="no records"),
         pytest.param(recounted(-1), ErrorCode.INVALID_RECORD, id="less than no records"),
@@ -260,7 +261,7 @@ def test_a_thousand_silent_connections_cost_little_and_harm_nobody(victim):
 
 def test_a_storm_of_connections_that_are_reset_harms_nobody(victim, seed):
     chance = random.Random(seed)
-    pieces = [b"", who_are_you(), who_are_you()[:5], fetch(TOPIC), fetch(TOPIC, 0, min_bytes=1 << 30, max_wait=60_000)]
+    pieces = [b"", who_are_you(), who_are_you()[:5], fetch(TOPIC), fetch(TOPIC, 0, min_bytes=1 << 30, max_wait=1_000)]
     pieces += [produce(TOPIC, batch_of(b"reset")), b"\x00\x00"]
 
     def storm(count: int) -> None:

@@ -217,14 +217,8 @@ def test_watch_tells_of_a_command_that_fails_and_goes_on(runnel, behind, by_byte
     assert result.err == "error: the command ended with exit code 7: exit 7\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ("--alert 1.5", "Invalid value for '--alert': 1.5 is not in the range 0.0<=x<=1.0."),
-        ("--interval 0", "Invalid value for '--interval': 0.0 is not in the range x>=0.1."),
-    ],
-)
-def test_options_that_do_not_fit_are_wrong_usage(runnel, arguments, text):
+@pytest.mark.parametrize("arguments", ["--alert 1.5", "--alert -0.1", "--interval 0", "--interval soon"])
+def test_options_that_do_not_fit_are_wrong_usage(runnel, arguments):
     result = runnel("groups", "watch", *arguments.split())
     assert (result.code, result.out) == (2, "")
-    assert text in result.err
+    assert f"\nError: Invalid value for '{arguments.split()[0]}': " in result.err

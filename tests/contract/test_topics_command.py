@@ -17,9 +17,10 @@ REASONS = {
         "retention.ms=-2": "Invalid value -2 for configuration retention.ms: Value must be at least -1",
     },
     "runnel": {
-        "retention.msx=1": "Unknown topic config name: retention.msx",
-        "retention.ms=soon": "Invalid value soon for configuration retention.ms: Not a number of type LONG",
-        "retention.ms=-2": "Invalid value -2 for configuration retention.ms: Value must be at least -1",
+        "retention.msx=1": "setting retention.msx = '1' "
+        "(expected a topic configuration that Kafka knows, such as retention.ms)",
+        "retention.ms=soon": "setting retention.ms = 'soon' (expected a whole number of at least -1)",
+        "retention.ms=-2": "setting retention.ms = '-2' (expected a whole number of at least -1)",
     },
 }
 
@@ -81,7 +82,8 @@ def test_a_name_that_cannot_be_one_is_refused(runnel):
 def test_a_count_of_partitions_that_cannot_be_is_wrong_usage(runnel, name, count):
     result = runnel("topics", "create", name, "--partitions", count)
     assert (result.code, result.out) == (2, "")
-    assert f"Error: Invalid value for '--partitions': {count} is not in the range 1<=x<=100000." in result.err
+    told = f"a topic cannot have {count} partitions: expected 1 to 100,000."
+    assert result.err.endswith(f"\nError: Invalid value for '--partitions': {told}\n")
 
 
 @pytest.mark.parametrize("config", ["retention.msx=1", "retention.ms=soon", "retention.ms=-2"])

@@ -3,7 +3,7 @@
 - A page's ```python blocks are one program, run from its top to its end. A ```text block right after one of them is
   what it prints.
 - A tutorial's ```python blocks are files, named by their first line. Its ```console blocks are what a reader types,
-  and sees; `...` stands for anything. What runs on in the background is ended with it, and port 9092 is a free one here.
+  and sees; `...` stands for anything. What runs in the background ends with the page; port 9092 is a free one.
 - A ```sh block is not run.
 """
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from runnel.broker.apis import handler_of
-from runnel.broker.request import SILENCE, Body, Handler, LongPoll, Request
+from runnel.broker.request import Body, Handler, LongPoll, Request, Silence
 from runnel.errors import MalformedRequest
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
@@ -295,11 +295,12 @@ class Connection(asyncio.Protocol):
             self._take_turn()
 
     def _fill(self, request: Request, slot: Slot, body: Body) -> None:
-        if body is SILENCE:
-            slot.parts = []
+        if isinstance(body, Silence):
+            slot.parts, slot.throttle = [], body.throttle
+            self._server.count(request, 0)
             return
-        parts = slot.encoder(body)  # type: ignore[arg-type]
-        slot.throttle = body.get("throttle_time", 0)  # type: ignore[union-attr]
+        parts = slot.encoder(body)
+        slot.throttle = body.get("throttle_time", 0)
         size = sum(map(len, parts))
         parts.insert(0, answer_head(slot.correlation_id, size, flexible=slot.encoder.flexible_header))
         slot.parts = parts
@@ -315,12 +316,12 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         sent = 0
-        while self._slots and self._slots[0].parts is not None and self._sending:
+        while self._slots and self._slots[0].parts is not None and self._sending and self._muted is None:
             slot = self._slots.popleft()
             sent += slot.size
             if slot.parts:
                 self._transport.writelines(slot.parts)
-            if slot.throttle:
+            if slot.throttle and not self._stopping:
                 self._server.counters.throttled += 1
                 self._mute(slot.throttle)
         if sent:
@@ -336,7 +337,7 @@ class Connection(asyncio.Protocol):
         self._unsent = unsent
 
     def _mute(self, milliseconds: int) -> None:
-        """The client was told to wait; nothing of it is begun before that."""
+        """The client was told to wait: until then nothing of it is begun, and nothing more is answered."""
         if self._muted is not None:
             self._muted.cancel()
         self._muted = self._server.loop.call_later(milliseconds / 1000, self._unmute)
@@ -359,6 +360,9 @@ class Connection(asyncio.Protocol):
         self._pause_reading()
         self._stopping = True
         self._frames.clear()
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         self._send()
 
     def abort(self) -> None:

@@ -136,6 +136,8 @@ class Broker:
     async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._server = await start_server(self.data, self._configs)
+        if self._configs.get("listeners", "").endswith(":0"):  # after a restart its clients find it again
+            self._configs["listeners"] = f"PLAINTEXT://{self._server.bound[0]}"
         ready.set_result(None)
         await self._stop.wait()
         await self._server.stop()

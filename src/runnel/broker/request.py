@@ -33,11 +33,11 @@ class Request(NamedTuple):
     size: int  # of the frame, in bytes
 
 
-class Silence:
-    """There is no answer: a producer asked for none."""
+class Silence(NamedTuple):
+    """There is no answer: a producer asked for none. It may have to wait all the same."""
 
+    throttle: int = 0
 
-SILENCE = Silence()
 
 Body = Mapping[str, Any] | Silence  # a mapping is encoded by protocol/encode.py
 Answer = Body | Awaitable[Body]  # what takes time is awaited; the answers of a connection keep their order

@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Mapping
 
+from runnel.broker.configs.listeners import Listener
 from runnel.broker.configs.settings import BrokerSettings
 from runnel.broker.connection import Connection
 from runnel.broker.endpoints import Endpoint, advertised
@@ -42,6 +43,7 @@ class Server:
         self.counters = Counters()
         self.received = Received(node.loop, node.settings.queued_max_request_bytes)
         self._admitted = Connections()
+        self.bound: list[Endpoint] = []  # where it listens
         self._servers: list[asyncio.Server] = []
         self._lines = 0
         self._period_ends = 0
@@ -66,9 +68,10 @@ class Server:
 
     # --- starting and stopping
 
-    async def listen(self, listener: str, sockets: list[socket.socket]) -> None:
+    async def listen(self, listener: Listener, sockets: list[socket.socket]) -> None:
+        self.bound.append(Endpoint(listener.host or "0.0.0.0", listener.port))
         for one in sockets:
-            server = await self.loop.create_server(lambda: Connection(self, listener), sock=one)
+            server = await self.loop.create_server(lambda: Connection(self, listener.name), sock=one)
             self._servers.append(server)
 
     def begin_care(self) -> None:
@@ -167,6 +170,6 @@ async def start_server(
     node.endpoints = advertised([listener for listener, _ in bound], settings.advertised_listeners)
     server = Server(node)
     for listener, sockets in bound:
-        await server.listen(listener.name, sockets)
+        await server.listen(listener, sockets)
     server.begin_care()
     return server

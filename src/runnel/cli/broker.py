@@ -56,7 +56,7 @@ def start(
         configs["listeners"] = f"PLAINTEXT://{listen}"
 
     def say_ready(server: Server) -> None:
-        for endpoint in server.endpoints.values():
+        for endpoint in server.bound:
             print(f"listening on {endpoint}", flush=True)
 
     run_broker(str(data), configs, metrics=metrics, when_ready=say_ready)
@@ -72,7 +72,7 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) ->
     cluster, topics, groups = admin.cluster(), admin.topics(), Groups(admin).list()
     facts = {
         "cluster": cluster.id,
-        "brokers": [f"{each.id} at {each.host}:{each.port}" for each in cluster.brokers],
+        "brokers": [f"{each.id} at {_address(each.host, each.port)}" for each in cluster.brokers],
         "topics": len(topics),
         "partitions": sum(len(topic.partitions) for topic in topics),
         "groups": len(groups),
@@ -83,5 +83,9 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) ->
         print_table(("what", "is"), [(name, _shown(value)) for name, value in facts.items()])
 
 
-def _shown(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _shown(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -21,8 +21,16 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names 
 Configs = Annotated[
     list[str], typer.Option("--config", metavar="NAME=VALUE", help="Set a config of the topic; can be repeated.")
 ]
+
+
+def _count(partitions: int | None) -> int | None:
+    if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
+        raise typer.BadParameter(f"a topic cannot have {partitions} partitions: expected 1 to {MOST_PARTITIONS:,}.")
+    return partitions
+
+
 Partitions = Annotated[
-    int | None, typer.Option("--partitions", min=1, max=MOST_PARTITIONS, help="How many partitions it shall have.")
+    int | None, typer.Option("--partitions", callback=_count, help="How many partitions it shall have.")
 ]
 
 

@@ -3,7 +3,7 @@
 It knows neither our broker nor our log. `runnel.client.asynchronous` has the same for asyncio.
 """
 
-from runnel.client.admin import Admin, Broker, Cluster, Config, Partition, Topic
+from runnel.client.admin import Admin, Cluster, Config, Node, Partition, Topic
 from runnel.client.consumer import Consumer
 from runnel.client.errors import (
     Busy,
@@ -33,7 +33,6 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Admin",
-    "Broker",
     "Busy",
     "Cluster",
     "Config",
@@ -48,6 +47,7 @@ __all__ = [
     "InvalidTopicName",
     "Lag",
     "Member",
+    "Node",
     "Partition",
     "Producer",
     "QueueFull",

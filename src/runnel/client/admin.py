@@ -43,7 +43,7 @@ OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 SOURCES = {1: OF_TOPIC, 2: "DYNAMIC_BROKER_CONFIG", 3: "DYNAMIC_DEFAULT_BROKER_CONFIG", 4: "STATIC_BROKER_CONFIG"}
 
 
-class Broker(NamedTuple):
+class Node(NamedTuple):
     id: int
     host: str
     port: int
@@ -52,7 +52,7 @@ class Broker(NamedTuple):
 class Cluster(NamedTuple):
     id: str
     controller: int | None
-    brokers: tuple[Broker, ...]
+    brokers: tuple[Node, ...]
 
 
 class Partition(NamedTuple):
@@ -100,7 +100,7 @@ class Admin:
 
     def cluster(self) -> Cluster:
         told = self.answer(self.call("describe_cluster"), "describing the cluster")
-        brokers = tuple(Broker(node.id, node.host, node.port) for node in told.nodes)
+        brokers = tuple(Node(node.id, node.host, node.port) for node in told.nodes)
         return Cluster(told.cluster_id, told.controller.id if told.controller else None, brokers)
 
     # --- topics

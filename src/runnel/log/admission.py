@@ -5,9 +5,11 @@ The records inside are not unpacked: their readers check them. What is checked i
 
 from __future__ import annotations
 
+from crc32c import crc32c
+
 from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch
 from runnel.files import Buffer
-from runnel.records import NO_PRODUCER_ID, BatchHeader, validate
+from runnel.records import CHECKED_FROM, HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, parse_header, validate
 from runnel.settings import TopicSettings
 
 
@@ -16,10 +18,13 @@ def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> B
 
     `control` admits a transaction's marker, which only the log's owner writes.
     """
-    header = validate(batch)
+    try:
+        header = validate(batch)
+    except CorruptBatch as error:
+        raise _by_its_maker(batch, error) from None
     size = len(batch)
     if header.size != size:
-        raise CorruptBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
+        raise InvalidBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
     if size > settings.max_message_bytes:
         raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")
     if size > settings.segment_bytes:
@@ -33,6 +38,15 @@ def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> B
     if header.producer_id != NO_PRODUCER_ID and not control:
         _refuse_unnumbered(header)
     return header
+
+
+def _by_its_maker(batch: Buffer, error: CorruptBatch) -> InvalidBatch:
+    """Bytes that changed on their way can be sent again; what was built wrongly will be wrong again."""
+    if len(batch) < HEADER_SIZE:
+        return error
+    header = parse_header(batch)
+    built_so = header.magic != MAGIC or header.checksum == crc32c(memoryview(batch)[CHECKED_FROM : header.size])
+    return InvalidBatch(error.what) if built_so else error
 
 
 def _refuse_unnumbered(header: BatchHeader) -> None:

@@ -2,8 +2,10 @@
 
 from runnel.records.batch import (
     APPEND_TIME,
+    CHECKED_FROM,
     CONTROL,
     HEADER_SIZE,
+    MAGIC,
     NO_PRODUCER_ID,
     SEQUENCES,
     TRANSACTIONAL,
@@ -24,8 +26,10 @@ from runnel.records.record import NO_TIMESTAMP, Record
 
 __all__ = [
     "APPEND_TIME",
+    "CHECKED_FROM",
     "CONTROL",
     "HEADER_SIZE",
+    "MAGIC",
     "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
     "SEQUENCES",

@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The command and all below it, by the words that call them."""
     yield name, command
-    for part, below in getattr(command, "commands", {}).items():
-        yield from commands(below, f"{name} {part}")
+    for part in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from commands(command.get_command(None, part), f"{name} {part}")
 
 
 def words_of(parameter: Any) -> list[str]:

@@ -113,8 +113,8 @@ def test_a_stream_that_cannot_show_a_character_escapes_it(tmp_path):
     assert rb'value "Tee f\xfcr zwei \u2615"' in result.stdout
 
 
-def test_the_help_names_every_noun(runnel):
-    assert "log  Look into the files of a log." in runnel("--help").out
+def test_the_help_says_what_a_noun_is_for(runnel):
+    assert "log      Look into the files of a log." in runnel("--help").out
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_changed_byte_is_refused() -> None:
 
 
 def test_two_batches_at_once_are_refused() -> None:
-    with pytest.raises(CorruptBatch, match=f"{len(BATCH)} bytes after the batch: exactly one batch can be appended"):
+    with pytest.raises(InvalidBatch, match=f"{len(BATCH)} bytes after the batch: exactly one batch can be appended"):
         admit(BATCH + BATCH, SETTINGS)
 
 

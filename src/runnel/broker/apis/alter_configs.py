@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from runnel.broker.apis.incremental_alter_configs import refuse_repeated, result
-from runnel.broker.configs.altering import alter
+from runnel.broker.configs.altering import alter, refuse_repeated, result
 from runnel.broker.configs.resources import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request

@@ -1,4 +1,5 @@
-"""DeleteGroups (42), versions 0 to 2: groups without members go, with their offsets. Answered when durable.
+"""DeleteGroups (42), versions 0 to 2: groups without members go, with their offsets. Answered when durable; a
+group that is named twice is answered once.
 
 Errors, for each: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_GROUP_ID (no name at all), COORDINATOR_NOT_AVAILABLE (it
 could not be stored).
@@ -17,7 +18,8 @@ from runnel.protocol.error_codes import ErrorCode
 
 
 async def handle(node: Node, request: Request) -> Body:
-    results = await asyncio.gather(*(_delete(node, name) for name in request.body["groups_names"] or ()))
+    names = dict.fromkeys(request.body["groups_names"] or ())
+    results = await asyncio.gather(*(_delete(node, name) for name in names))
     return {"throttle_time": 0, "results": results}
 
 

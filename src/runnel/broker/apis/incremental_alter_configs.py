@@ -13,18 +13,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from runnel.broker.configs.altering import Configs, alter, alter_loggers
+from runnel.broker.configs.altering import Configs, alter, alter_loggers, refuse_repeated, result
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, TOPIC, Type, find
 from runnel.broker.configs.resources import Kind, Refusal, kind_of
 from runnel.broker.configs.values import as_text, split
-from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
-from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
 CATALOGUES = {
@@ -47,32 +45,6 @@ async def handle(node: Node, request: Request) -> Body:
     times = Counter((resource["resource_type"], resource["resource_name"]) for resource in resources)
     responses = [await result(resource, _altered(node, request, resource, times)) for resource in resources]
     return {"throttle_time": 0, "responses": responses}
-
-
-async def result(resource: dict[str, Any], altering: Awaitable[None]) -> dict[str, Any]:
-    """The answer for one resource."""
-    code, message = ErrorCode.NONE, None
-    try:
-        await altering
-    except Refusal as refusal:
-        code, message = refusal.code, refusal.message
-    except RunnelError as error:
-        code, message = code_of(error), str(error)
-    return {
-        "error_code": code,
-        "error_message": message,
-        "resource_type": resource["resource_type"],
-        "resource_name": resource["resource_name"],
-    }
-
-
-def refuse_repeated(resource: dict[str, Any], times: Counter[tuple[int, str]]) -> None:
-    if times[resource["resource_type"], resource["resource_name"]] > 1:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "the resource stands there more than once")
-    names = Counter(config["name"] for config in resource["configs"])
-    for name, count in names.items():
-        if count > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} stands there more than once")
 
 
 async def _altered(node: Node, request: Request, resource: dict[str, Any], times: Counter[tuple[int, str]]) -> None:

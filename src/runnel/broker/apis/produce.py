@@ -5,6 +5,7 @@
   connection.
 - From version 13 on topics are named by their id.
 - A batch that an idempotent producer sends twice is written once, and answered with its first offset.
+- A record without a key is INVALID_RECORD in a compacted topic, with an error for each. Only there they are unpacked.
 - Internal topics cannot be written. Transactions are not served yet: a transactional batch is INVALID_TXN_STATE.
 - A producer over its quota, or a nearly full disk, gets a throttle time: the answer comes first, then the client waits.
 - The time-out of the request is the client's own affair: a batch that was accepted is not given up.
@@ -16,14 +17,15 @@ import asyncio
 from struct import Struct
 from typing import Any
 
-from runnel.broker.mistakes import code_of, text_of
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
-from runnel.broker.request import SILENCE, Answer, Body, Request
+from runnel.broker.request import Answer, Body, Request, Silence
 from runnel.broker.topics import Topic
 from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append
 from runnel.protocol.error_codes import ErrorCode
-from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL
+from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, records_of
+from runnel.settings import TimestampType
 
 IDS_SINCE = 13
 MESSAGES_SINCE = 8
@@ -98,14 +100,16 @@ class Production:
             partition = topic.partition(number)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise InvalidBatch("no record batch")
-            mistake = self._mistake_in(topic, batch)
-            if mistake is not None:
-                result["error_code"], result["error_message"] = mistake
-                return
+            self._refuse_by_header(topic, batch)
+            if topic.settings.compacts:
+                keyless = keyless_in(batch)
+                if keyless:
+                    result["record_errors"] = keyless
+                    raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
             append = partition.submit(batch)
         except IndexError:
             result["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        except RunnelError as error:
+        except (Refusal, RunnelError) as error:
             result["error_code"], result["error_message"] = code_of(error), text_of(error)
         else:
             self._written += len(batch)
@@ -113,18 +117,20 @@ class Production:
             result["log_start_offset"] = partition.start_offset
             append.when_done(lambda append: self._node.handover.call(self._done, (result, append)))
 
-    def _mistake_in(self, topic: Topic, batch: memoryview) -> tuple[ErrorCode, str] | None:
+    def _refuse_by_header(self, topic: Topic, batch: memoryview) -> None:
         if ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL:
-            return ErrorCode.INVALID_TXN_STATE, "transactions are not served"
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+        settings = topic.settings
+        if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return
         first, largest = TIMESTAMPS.unpack_from(batch, TIMESTAMPS_AT)
-        settings, now = topic.settings, self._node.clock.now()
+        now = self._node.clock.now()
         if largest - now > settings.message_timestamp_after_max_ms:
             limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
-            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is later than now, {now}, by more than {limit}"
+            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is after now, {now}, by more than {limit}")
         if first >= 0 and now - first > settings.message_timestamp_before_max_ms:
             limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
-            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is earlier than now, {now}, by more than {limit}"
-        return None
+            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is before now, {now}, by more than {limit}")
 
     # --- answering
 
@@ -141,12 +147,13 @@ class Production:
             self._future.set_result(self._body())
 
     def _body(self) -> Body:
-        if self._request.body["acks"] == 0:
-            return self._no_answer()
         throttle = self._node.throttle_producer(self._request.client_id, self._written)
+        if self._request.body["acks"] == 0:
+            self._give_up_if_refused()
+            return Silence(throttle)
         return {"responses": self._responses, "throttle_time": throttle}
 
-    def _no_answer(self) -> Body:
+    def _give_up_if_refused(self) -> None:
         for topic in self._responses:
             for result in topic["partition_responses"]:
                 if result["error_code"]:
@@ -154,4 +161,12 @@ class Production:
                         f"a record for {topic['name'] or topic['topic_id']}-{result['index']}, which asked for no "
                         f"acknowledgement, was refused: {ErrorCode(result['error_code']).name}"
                     )
-        return SILENCE
+
+
+def keyless_in(batch: memoryview) -> list[dict[str, Any]]:
+    """Each record without a key, as an error of its own."""
+    return [
+        {"batch_index": index, "batch_index_error_message": "a compacted topic needs a key"}
+        for index, record in enumerate(records_of(batch))
+        if record.key is None
+    ]

@@ -6,8 +6,9 @@
 - A rebalance that begins meanwhile answers REBALANCE_IN_PROGRESS to all who wait.
 
 Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID (also for a group that does not exist), FENCED_INSTANCE_ID,
-ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (version 5: not the protocol that was elected), REBALANCE_IN_PROGRESS,
-COORDINATOR_NOT_AVAILABLE (the assignments could not be stored: join again), NOT_COORDINATOR (the broker stops).
+ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (version 5: the protocol is not the elected one, or is not told),
+REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (the assignments could not be stored: join again), NOT_COORDINATOR (the
+broker stops).
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from runnel.broker.groups.answers import SyncAnswer, told
 from runnel.broker.groups.syncing import SyncRequest
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
+from runnel.protocol.error_codes import ErrorCode
+
+FIRST_WITH_PROTOCOL = 5
 
 
 def handle(node: Node, request: Request) -> Answer:
     body = request.body
+    if request.version >= FIRST_WITH_PROTOCOL and None in (body["protocol_type"], body["protocol_name"]):
+        return _body(SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     wish = SyncRequest(
         body["member_id"] or "",
         body["group_instance_id"],

@@ -6,18 +6,20 @@ are not part of it: their levels are the process's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runnel.broker.cluster import ClusterState, ConfigResource, TopicFacts, configs_entry, topic_entry
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, find
-from runnel.broker.configs.live import Stored, changed_settings
+from runnel.broker.configs.live import Stored, changed_settings, live_settings
 from runnel.broker.configs.loggers import check_logger, set_level
 from runnel.broker.configs.resources import Kind, Refusal, broker_name, kind_of
 from runnel.broker.configs.topics import check_topic_configs
-from runnel.errors import InvalidSetting
+from runnel.broker.mistakes import code_of
+from runnel.errors import InvalidSetting, RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 
@@ -26,6 +28,32 @@ if TYPE_CHECKING:
 
 Configs = dict[str, str]
 Change = Callable[[Mapping[str, str]], Configs]  # from all that is set to all that is set then
+
+
+async def result(resource: dict[str, Any], altering: Awaitable[None]) -> dict[str, Any]:
+    """The answer for one resource, whether it can be altered or not."""
+    code, message = ErrorCode.NONE, None
+    try:
+        await altering
+    except Refusal as refusal:
+        code, message = refusal.code, refusal.message
+    except RunnelError as error:
+        code, message = code_of(error), str(error)
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": resource["resource_type"],
+        "resource_name": resource["resource_name"],
+    }
+
+
+def refuse_repeated(resource: dict[str, Any], times: Counter[tuple[int, str]]) -> None:
+    if times[resource["resource_type"], resource["resource_name"]] > 1:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "the resource stands there more than once")
+    names = Counter(config["name"] for config in resource["configs"])
+    for name, count in names.items():
+        if count > 1:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} stands there more than once")
 
 
 async def alter(node: Node, resource_type: int, name: str, change: Change, *, validate_only: bool) -> None:
@@ -51,7 +79,9 @@ async def _alter_topic(node: Node, name: str, change: Change, *, validate_only: 
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         changed = replace(topic, configs=change(topic.configs))
         check_topic_configs(changed.configs)
-        return Decision(topic) if validate_only else Decision(changed, [topic_entry(node.clock, changed)])
+        if validate_only or changed == topic:
+            return Decision(topic)
+        return Decision(changed, [topic_entry(node.clock, changed)])
 
     node.topics.configure(await node.decide(decide))
 
@@ -64,13 +94,14 @@ async def _alter_broker(node: Node, resource: ConfigResource, change: Change, *,
         with _as_requests_fault():
             _check_broker(resource, before, after)
             changed_settings(node.static_configs, stored)
-        if validate_only:
-            return Decision(dict(state.configs))
-        return Decision(stored, [configs_entry(node.clock, resource, after)])
+        return Decision(
+            stored, [] if validate_only or before == after else [configs_entry(node.clock, resource, after)]
+        )
 
     stored = await node.decide(decide)
-    node.settings = changed_settings(node.static_configs, stored)
-    node.topics.reconfigure()
+    if not validate_only:
+        node.settings = live_settings(node.static_configs, stored)
+        node.topics.reconfigure()
 
 
 def _check_broker(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -21,7 +21,6 @@ from runnel.errors import InvalidSetting
 
 FACTS = Path(__file__).parent / "kafka.json"
 BROKER, TOPIC, GROUP, CLIENT_METRICS = "broker", "topic", "group", "client-metrics"
-OWN_PREFIX = "runnel."
 LARGEST = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
 
 
@@ -122,18 +121,14 @@ class Config:
 @cache
 def configs(kind: str) -> Mapping[str, Config]:
     """All of a kind by name, in order."""
-    kafkas = _facts()[kind]
-    named = {name: _config(kind, name, facts) for name, facts in kafkas.items()}
-    if kind == BROKER:
-        named |= {name: _config(kind, name, facts) for name, facts in _own().items()}
-    return named
+    return {name: _config(kind, name) for name in _facts()[kind]}
 
 
 def find(kind: str, name: str, value: object = None) -> Config:
     """InvalidSetting, with the nearest name that exists, if there is none of this name."""
-    known = configs(kind)
+    known = _facts()[kind]
     if name in known:
-        return known[name]
+        return _config(kind, name)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f", such as {near[0]}" if near else ""
     raise InvalidSetting(name, value, f"a {kind} configuration that Kafka knows{hint}")
@@ -141,11 +136,11 @@ def find(kind: str, name: str, value: object = None) -> Config:
 
 def treat(name: str, value: str) -> str | None:
     """A notice if this setting of the broker is ignored, None if it is honoured; InvalidSetting if it is refused."""
+    if name in treatments.BROKER:  # before the catalogue is read: a start should not wait for it
+        return None
     if name.startswith("listener.name."):
         raise InvalidSetting(name, value, f"it to be left out: {treatments.NO_SECURITY}")
     config = find(BROKER, name, value)
-    if config.treatment is Treatment.HONOURED:
-        return None
     config.check(value)
     return f"setting {name} is ignored: {config.text}"
 
@@ -153,22 +148,13 @@ def treat(name: str, value: str) -> str | None:
 @cache
 def _facts() -> dict[str, dict[str, dict[str, Any]]]:
     facts: dict[str, dict[str, dict[str, Any]]] = json.loads(FACTS.read_bytes())
+    facts[BROKER] |= OWN_SETTINGS
     return facts
 
 
-def _own() -> dict[str, dict[str, Any]]:
-    """Our own settings of the broker; their ranges are checked by `BrokerSettings`."""
-    return {
-        "runnel.replication.factor.lenient": {"type": "BOOLEAN", "default": "false"},
-        "runnel.low.disk.bytes": {"type": "LONG", "default": "67108864", "least": 0},
-        "runnel.tail.cache.bytes": {"type": "LONG", "default": "67108864", "least": 0},
-        "runnel.open.files": {"type": "LONG", "default": "512", "least": 8},
-        "runnel.sync.workers": {"type": "INT", "default": "8", "least": 1, "most": 64},
-        "runnel.retry.after.failure.ms": {"type": "LONG", "default": "1000", "least": 0},
-    }
-
-
-def _config(kind: str, name: str, facts: dict[str, Any]) -> Config:
+@cache
+def _config(kind: str, name: str) -> Config:
+    facts = _facts()[kind][name]
     treatment, text = _treatment(kind, name)
     return Config(
         kind,
@@ -188,6 +174,14 @@ def _config(kind: str, name: str, facts: dict[str, Any]) -> Config:
     )
 
 
+OWN_SETTINGS: dict[str, dict[str, Any]] = {
+    "runnel.replication.factor.lenient": {"type": "BOOLEAN", "default": "false"},
+    "runnel.low.disk.bytes": {"type": "LONG", "default": "67108864", "least": 0},
+    "runnel.tail.cache.bytes": {"type": "LONG", "default": "67108864", "least": 0},
+    "runnel.open.files": {"type": "LONG", "default": "512", "least": 8},
+    "runnel.sync.workers": {"type": "INT", "default": "8", "least": 1, "most": 64},
+    "runnel.retry.after.failure.ms": {"type": "LONG", "default": "1000", "least": 0},
+}
 # Where we differ: we listen on the loopback interface unless we are told otherwise, have an id, need no controller, and
 # have one replica of everything.
 OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
@@ -214,12 +208,17 @@ def _mode(kind: str, name: str, facts: dict[str, Any]) -> str:
     return mode if kind == BROKER else "cluster-wide"
 
 
+@cache
+def _rules(kind: str) -> dict[str, tuple[Treatment, str]]:
+    rules = {rule: (Treatment.IGNORED, why) for rule, why in treatments.IGNORED[kind].items()}
+    return rules | {rule: (Treatment.REFUSED, why) for rule, why in treatments.REFUSED[kind].items()}
+
+
 def _treatment(kind: str, name: str) -> tuple[Treatment, str]:
     honoured = treatments.HONOURED[kind].get(name)
     if honoured is not None:
         return Treatment.HONOURED, honoured
-    rules = {rule: (Treatment.IGNORED, why) for rule, why in treatments.IGNORED[kind].items()}
-    rules |= {rule: (Treatment.REFUSED, why) for rule, why in treatments.REFUSED[kind].items()}
+    rules = _rules(kind)
     found = treatments.rule_for(rules, name)
     if found is None:
         raise LookupError(f"nothing says how the {kind} configuration {name} is treated")

@@ -115,8 +115,11 @@ class BrokerSettings:
     @property
     def client_listeners(self) -> tuple[Listener, ...]:
         """The listeners without those of a controller: we need none, but a file that was made for Kafka names one."""
-        controllers = {name.upper() for name in self.controller_listener_names}
-        return tuple(listener for listener in self.listeners if listener.name not in controllers)
+        return tuple(listener for listener in self.listeners if listener.name not in self._controllers)
+
+    @property
+    def _controllers(self) -> set[str]:
+        return {name.upper() for name in self.controller_listener_names}
 
     @property
     def retention_ms(self) -> int:
@@ -232,9 +235,11 @@ class BrokerSettings:
                 expected = f"a listener without security: {protocol} is not supported yet"
                 yield InvalidSetting("listeners", str(listener), expected)
         for listener in self.advertised_listeners:
+            if listener.name in self._controllers:
+                continue
             if listener.name not in names:
                 yield InvalidSetting("advertised.listeners", str(listener), f"a name of listeners: {', '.join(names)}")
-            elif listener.host in EVERYWHERE:
+            if listener.host in EVERYWHERE:
                 yield InvalidSetting("advertised.listeners", str(listener), "an address that clients can connect to")
 
 

@@ -4,7 +4,8 @@ Ignored is what cannot matter to one broker with one replica, or steers a mechan
 absence takes nothing from the user. Refused is what would promise something that does not happen: security, policies,
 another storage. A refused name may still be given its default, which asks for nothing.
 
-A rule is a name, or a name's beginning with a `*`; names come before rules with a `*`, and longer ones before shorter.
+A rule is a name, or some words of a name's beginning and a `*`; a name comes before those, and a longer one before a
+shorter one.
 """
 
 from __future__ import annotations
@@ -262,5 +263,6 @@ def rule_for(rules: Collection[str], name: str) -> str | None:
     """The rule that says most about the name."""
     if name in rules:
         return name
-    fitting = (rule for rule in rules if rule.endswith("*") and name.startswith(rule[:-1]))
-    return max(fitting, key=len, default=None)
+    words = name.split(".")
+    beginnings = (".".join([*words[:count], "*"]) for count in reversed(range(len(words))))
+    return next((rule for rule in beginnings if rule in rules), None)

@@ -54,8 +54,8 @@ class GroupStage:
             generation_id=joined["generation_id"],
             member_id=joined["member_id"],
             group_instance_id=instance_id,
-            protocol_type=None,
-            protocol_name=None,
+            protocol_type=joined["protocol_type"],
+            protocol_name=joined["protocol_name"],
             assignments=[{"member_id": joined["member_id"], "assignment": b"mine"}],
         )
 

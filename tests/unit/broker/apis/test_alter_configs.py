@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.cluster import METADATA_TOPIC
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from tests.unit.broker.node_stage import NEWEST, NodeStage
@@ -328,3 +329,18 @@ def test_every_version_of_alter_configs_is_answered(stage: NodeStage, version: i
 
 def test_the_older_version_of_incremental_alter_configs_is_answered(stage: NodeStage) -> None:
     assert altered(stage, resource(TOPIC, "orders", ("segment.ms", SET, "4")), version=0) == OK
+
+
+def test_a_change_that_changes_nothing_is_not_written(stage: NodeStage) -> None:
+    change = (
+        resource(TOPIC, "orders", ("segment.ms", SET, "4")),
+        resource(BROKER, "1", ("message.max.bytes", SET, "7000")),
+        resource(GROUP, "readers", ("share.session.timeout.ms", SET, "50000")),
+    )
+    assert altered(stage, *change) == OK * 3
+    metadata = stage.node.log.partition(METADATA_TOPIC)
+    written = metadata.end_offset
+
+    assert altered(stage, *change) == OK * 3
+
+    assert metadata.end_offset == written

@@ -24,7 +24,12 @@ def test_an_error_is_told(stage: GroupStage, version: int) -> None:
     assert (answer["error_code"], answer["assignment"]) == (ErrorCode.ILLEGAL_GENERATION, b"")
 
 
-def test_a_protocol_that_was_not_elected_is_refused(stage: GroupStage) -> None:
+@pytest.mark.parametrize(
+    ("protocol_type", "protocol_name"), [("consumer", "roundrobin"), ("consumer", None), (None, "range")]
+)
+def test_a_protocol_that_was_not_elected_is_refused(
+    stage: GroupStage, protocol_type: str | None, protocol_name: str | None
+) -> None:
     joined = stage.join()
     answer = stage.ask(
         Api.SYNC_GROUP,
@@ -32,8 +37,8 @@ def test_a_protocol_that_was_not_elected_is_refused(stage: GroupStage) -> None:
         group_id="g",
         generation_id=1,
         member_id=joined["member_id"],
-        protocol_type="consumer",
-        protocol_name="roundrobin",
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
         assignments=[],
     )
     assert answer["error_code"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL

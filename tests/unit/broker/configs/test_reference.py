@@ -43,7 +43,8 @@ def shown(default: str | None) -> str:
 def values(config: Config) -> str:
     if config.name == "compression.type":
         return "producer"
-    return config.expected.replace("a whole number", "whole")
+    expected = config.expected.removeprefix("a whole number of ").removeprefix("a whole number ")
+    return expected.replace("a whole number", "a number")
 
 
 def change(config: Config) -> str:

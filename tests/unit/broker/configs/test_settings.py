@@ -186,12 +186,39 @@ def test_listeners_are_read() -> None:
     assert settings.shown("listeners") == "PLAINTEXT://:9092,INSIDE://[::1]:9093,OUTSIDE://0.0.0.0:0"
 
 
-def test_a_controllers_listener_is_left_out() -> None:
-    settings, _ = BrokerSettings.from_names(
-        {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
-    )
+def test_the_settings_that_come_with_kafka_are_taken() -> None:
+    names = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+        "num.network.threads": "3",
+        "num.io.threads": "8",
+        "socket.send.buffer.bytes": "102400",
+        "socket.receive.buffer.bytes": "102400",
+        "socket.request.max.bytes": "104857600",
+        "log.dirs": "/tmp/kraft-combined-logs",
+        "num.partitions": "1",
+        "num.recovery.threads.per.data.dir": "2",
+        "offsets.topic.replication.factor": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "log.retention.hours": "168",
+        "log.segment.bytes": "1073741824",
+        "log.retention.check.interval.ms": "300000",
+    }
+
+    settings, notices = BrokerSettings.from_names(names)
 
     assert settings.client_listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert "setting log.dirs is ignored: the data directory is named by --data" in notices
+    assert len(notices) == 14
 
 
 @pytest.mark.parametrize(
