@@ -272,9 +272,9 @@ def test_a_storm_of_connections_that_are_reset_harms_nobody(victim, seed):
         victim.check()
 
     files = victim.broker.open_files()
-    storm(200)
+    storm(100)
     before = victim.broker.resident_mib()
-    storm(2_000)
+    storm(500)
     assert victim.broker.resident_mib() <= before + SLACK_MIB
     wait_until(lambda: victim.broker.open_files() <= files, "all are gone")
 

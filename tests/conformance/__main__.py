@@ -7,7 +7,8 @@
 Every test's end is told as it comes; then each test that passes on Apache Kafka and not here, with the end of what it
 printed. The exit code is 1 when there is such a test. The whole output stays in the directory that is named at the end.
 
-`--record N` runs the suite N times against Apache Kafka and stores the results as its baseline.
+`--record N` runs the suite N times against Apache Kafka and stores the results as its baseline; with `--only`, those of
+the tests named, beside what the baseline says of the others.
 """
 
 import argparse
@@ -49,7 +50,8 @@ def main() -> int:
         print("\n".join(names))
         return 0
     if options.record:
-        record(suite, names, directory, options.record, console)
+        kept = load(suite.baseline) if options.only else None
+        record(suite, names, directory, options.record, kept, console)
         return 0
     with address(options, suite, directory) as bootstrap:
         outcomes = run(suite, bootstrap, names, directory, console)
@@ -70,10 +72,7 @@ def parse() -> argparse.Namespace:
         "--only", nargs="+", default=[], metavar="NAME", help="tests whose name holds this; in scope or not"
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="where the output stays (default: a new directory)")
-    options = parser.parse_args()
-    if options.record and options.only:
-        parser.error("--record stores the whole suite: leave --only out")
-    return options
+    return parser.parse_args()
 
 
 def choose(suite: Suite, only: list[str]) -> list[str]:
@@ -105,7 +104,7 @@ def run(suite: Suite, bootstrap: str, names: list[str], directory: Path, console
     return outcomes
 
 
-def record(suite: Suite, names: list[str], directory: Path, runs: int, console: Console) -> None:
+def record(suite: Suite, names: list[str], directory: Path, runs: int, kept: Baseline | None, console: Console) -> None:
     about = {
         "suite": suite.about,
         "broker": f"Apache Kafka {VERSION}, one node, KRaft, a new one for each run",
@@ -117,7 +116,7 @@ def record(suite: Suite, names: list[str], directory: Path, runs: int, console: 
         here = directory / f"run-{number}"
         with kafka_server(here / "kafka-server", suite.settings) as server:
             outcomes.append(run(suite, server.bootstrap, names, here, console))
-        store(suite.baseline, about, outcomes)
+        store(suite.baseline, about, outcomes, kept)
     console.print(f"stored {suite.baseline}; the output of the tests is in {directory}")
 
 

@@ -42,10 +42,15 @@ def load(path: Path) -> Baseline:
     )
 
 
-def store(path: Path, about: Mapping[str, object], runs: Iterable[Iterable[Outcome]]) -> None:
-    """Write what some runs against Apache Kafka gave."""
-    results: dict[str, list[str]] = {}
-    seconds: dict[str, float] = {}
+def store(
+    path: Path, about: Mapping[str, object], runs: Iterable[Iterable[Outcome]], kept: Baseline | None = None
+) -> None:
+    """Write what some runs against Apache Kafka gave, beside what is kept of an older baseline."""
+    runs = [list(run) for run in runs]
+    new = {outcome.name for run in runs for outcome in run}
+    old = kept.results if kept else {}
+    results = {name: list(told) for name, told in old.items() if name not in new}
+    seconds = {name: kept.seconds[name] for name in results} if kept else {}
     for run in runs:
         for outcome in run:
             results.setdefault(outcome.name, []).append(outcome.result)

@@ -5,8 +5,8 @@ differs. The source, tests included, ships in the npm package of Confluent's Jav
 once, into `~/.cache/runnel`, or where RUNNEL_CACHE points: npm, a C and a C++ compiler and make are needed for it.
 
 Left out are the tests that need no broker, and those that put a slow network emulator between themselves and it.
-Tests run one after the other in quick mode, each in a process of its own with a time limit.
-A test of many parts (`SPLIT`) is run part by part, because it stops at the first part that fails, and some of its
+Tests run one after the other, each in a process of its own with a time limit, in quick mode unless it leaves nothing
+of them. A test of many parts (`SPLIT`) is run part by part, because it stops at the first part that fails, and some
 parts may be about things that a broker does not offer: `0081_admin/CreateTopics`.
 
 Some tests call scripts of a Kafka distribution, such as kafka-topics.sh: they get scripts that run the classes of the
@@ -35,7 +35,7 @@ PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 IN_PACKAGE = "package/deps/librdkafka/"
 # Tests are chosen by what a broker of this version can do.
 BROKER_VERSION = "4.3.0"
-SPLIT = {"0081_admin": re.compile(r"^static void do_test_apis\(.*?^}", re.MULTILINE | re.DOTALL)}
+
 
 TIME_LIMIT = 240.0
 # Tests that need as long as they allow themselves, on any broker, get this many times as long.
@@ -59,6 +59,49 @@ SCRIPTS = {
 }
 
 
+@dataclass(frozen=True)
+class Split:
+    """A test that is run in parts: where its source calls them, and what their functions are called."""
+
+    file: str
+    caller: str
+    prefix: str
+    part: str
+
+    def parts(self, source: str) -> list[str]:
+        body = re.search(rf"^[^\n]*\b{self.caller}\([^\n]*{{$.*?^}}", source, re.MULTILINE | re.DOTALL)
+        found = re.findall(rf"^\s+{self.prefix}({self.part})\(", body[0] if body else "", re.MULTILINE)
+        return list(dict.fromkeys(found))
+
+
+SPLIT = {
+    "0081_admin": Split("0081-admin.c", "do_test_apis", "do_test_", r"\w+"),
+    "0113_cooperative_rebalance": Split(
+        "0113-cooperative_rebalance.cpp", "main_0113_cooperative_rebalance", "", r"[b-z]_\w+"
+    ),
+}
+# Quick mode leaves nothing, or little, of these.
+NOT_QUICK = {
+    "0018",
+    "0019",
+    "0022",
+    "0026",
+    "0030",
+    "0045",
+    "0050",
+    "0055",
+    "0061",
+    "0082",
+    "0089",
+    "0102",
+    "0113",
+    "0122",
+    "0127",
+    "0132",
+    "0137",
+}
+
+
 class LibrdkafkaUnavailable(Exception):
     """The suite cannot be built on this machine; the message says what is missing."""
 
@@ -77,6 +120,11 @@ class Case:
     @property
     def number(self) -> str:
         return self.test.split("_", 1)[0]
+
+    @property
+    def function(self) -> str:
+        """How the part is called in the source and in the output, with what follows it there."""
+        return f"{SPLIT[self.test].prefix}{self.part}:"
 
 
 def list_cases(scenario: str = "default") -> list[Case]:
@@ -102,12 +150,10 @@ def scenarios_of(entry: str) -> str:
 def split(tests: Path, name: str) -> list[Case]:
     if name not in SPLIT:
         return [Case(name)]
-    number, rest = name.split("_", 1)
-    body = SPLIT[name].search((tests / f"{number}-{rest}.c").read_text())
-    if body is None:
+    parts = SPLIT[name].parts((tests / SPLIT[name].file).read_text())
+    if not parts:
         raise LibrdkafkaUnavailable(f"the parts of {name} were not found in librdkafka {VERSION}")
-    parts = re.findall(r"^\s+do_test_(\w+)\(", body[0], re.MULTILINE)
-    return [Case(name, part) for part in dict.fromkeys(parts)]
+    return [Case(name, part) for part in parts]
 
 
 def run_cases(bootstrap: str, cases: Iterable[Case], directory: Path, scenario: str = "default") -> Iterator[Outcome]:
@@ -139,7 +185,7 @@ class Runner:
         self._configure(cases[0])
         start = time.monotonic()
         with log.open("wb") as output:
-            in_time = run_limited(self._command(), self._environment(cases[0]), self.directory, output.fileno())
+            in_time = run_limited(self._command(cases[0]), self._environment(cases[0]), self.directory, output.fileno())
         seconds = time.monotonic() - start
         for left in self.directory.glob("stats_*.json"):
             left.unlink()
@@ -156,8 +202,9 @@ class Runner:
         lines = (f"{name}={value}\n" for name, value in properties.items())
         (self.directory / "test.conf").write_text("".join(lines))
 
-    def _command(self) -> list[str]:
-        return [str(self.suite / "tests" / "test-runner"), "-p1", "-Q", "-E", "-L"]
+    def _command(self, case: Case) -> list[str]:
+        command = [str(self.suite / "tests" / "test-runner"), "-p1", "-E", "-L"]
+        return command if case.number in NOT_QUICK else [*command, "-Q"]
 
     def _environment(self, case: Case) -> dict[str, str]:
         libraries = f"{self.suite / 'src'}:{self.suite / 'src-cpp'}"
@@ -174,7 +221,7 @@ class Runner:
         # It would change the time limits of the tests.
         environment.pop("CI", None)
         if case.part:
-            environment["SUBTESTS"] = f"do_test_{case.part}:"
+            environment["SUBTESTS"] = case.function
         return environment
 
 
@@ -216,7 +263,7 @@ def outcome(case: Case, text: str, states: dict[str, tuple[str, float]], in_time
         result = "passed"
     if result == "failed" and (not in_time or OWN_TIME_LIMIT.search(text)):
         result = "timed out"
-    if result == "passed" and case.part and not re.search(rf"\[ do_test_{case.part}:.*: PASS \(", text):
+    if result == "passed" and case.part and not re.search(rf"\[ {case.function}.*: PASS \(", text):
         # A test passes, too, when the part that was asked for leaves itself out.
         result = "skipped"
     return Outcome(case.name, result, round(duration, 1), tail(text))

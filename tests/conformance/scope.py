@@ -19,7 +19,6 @@ class Reason:
 
 TRANSACTIONS = "transactions"
 SHARE_GROUPS = "share groups"
-NEW_GROUPS = "groups of KIP-848"
 ACLS = "ACLs"
 SASL = "SASL"
 TLS = "TLS"
@@ -29,7 +28,6 @@ OUT_OF_SCOPE = {
     "0081_admin/CreateAcls": Reason(ACLS, "creates rules"),
     "0081_admin/DescribeAcls": Reason(ACLS, "creates and lists rules"),
     "0081_admin/DeleteAcls": Reason(ACLS, "creates and deletes rules"),
-    "0081_admin/DescribeConfigs_groups": Reason(NEW_GROUPS, "configs of a group exist only for the new kinds of group"),
     "0081_admin/DescribeConsumerGroups_with_authorized_ops": Reason(ACLS, "denies operations with rules"),
     "0081_admin/UserScramCredentials": Reason(SASL, "stores passwords of users"),
     "0098_consumer_txn": Reason(TRANSACTIONS, "reads committed and aborted records"),

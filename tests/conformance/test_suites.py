@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.baseline import differences, load
+from tests.conformance.baseline import Difference, differences, load
 from tests.conformance.broker import our_broker
 from tests.conformance.exceptions import EXCEPTIONS
 from tests.conformance.scope import is_out_of_scope
@@ -27,13 +27,21 @@ def quick(suite: Suite) -> list[str]:
 
 
 def assert_passes(suite: Suite, names: list[str], directory: Path) -> None:
+    found = differing(suite, names, directory / "first")
+    if found:
+        # The clients under test have races of their own: one in a few hundred tests fails on Apache Kafka, too.
+        print("run again:", *(difference.outcome for difference in found), sep="\n  ")
+        found = differing(suite, [difference.outcome.name for difference in found], directory / "second")
+    told = [f"{difference.outcome}\n{difference.outcome.output}" for difference in found]
+    assert not told, "\n\n".join([f"{len(told)} of {len(names)} tests differ from Apache Kafka", *told])
+
+
+def differing(suite: Suite, names: list[str], directory: Path) -> list[Difference]:
     with our_broker(directory / "runnel", suite.settings) as broker:
         outcomes = list(suite.run(broker.bootstrap, names, directory))
         broker.check()
     assert {outcome.name for outcome in outcomes} == set(names)
-    found = differences(load(suite.baseline), outcomes, EXCEPTIONS)
-    told = [f"{difference.outcome}\n{difference.outcome.output}" for difference in found]
-    assert not told, "\n\n".join([f"{len(told)} of {len(names)} tests differ from Apache Kafka", *told])
+    return differences(load(suite.baseline), outcomes, EXCEPTIONS)
 
 
 @pytest.mark.servers

@@ -70,6 +70,13 @@ def topic(admin: Admin, name: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def kept(admin: Admin, topic: str) -> str:
+    """A topic with one partition, for records that are older than a topic keeps them by default."""
+    admin.alter(topic, configs={"retention.ms": "-1"})
+    return topic
+
+
+@pytest.fixture
 def wide(admin: Admin, name: str) -> Iterator[str]:
     """A topic with three partitions."""
     wide = f"{name}-wide"

@@ -127,11 +127,11 @@ def test_a_config_that_cannot_be_is_refused_and_changes_nothing(admin, topic, na
 # --- offsets and sizes
 
 
-def test_offsets_by_place_and_by_time(admin, producer, topic):
+def test_offsets_by_place_and_by_time(admin, producer, kept):
     for number in range(5):
-        producer.produce(topic, b"", timestamp=1_700_000_000_000 + number)
-    admin.delete_records(topic, {0: 2})
-    place = (topic, 0)
+        producer.produce(kept, b"", timestamp=1_700_000_000_000 + number)
+    admin.delete_records(kept, {0: 2})
+    place = (kept, 0)
     starts = [EARLIEST, LATEST, Start.offset(3), Start.time(0), Start.time(1_700_000_000_004), Start.time(2**45)]
     assert [admin.offsets([place], start)[place] for start in starts] == [2, 5, 3, 2, 4, 5]
 

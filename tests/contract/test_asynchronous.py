@@ -32,16 +32,16 @@ async def written(bootstrap: str, topic: str, count: int) -> None:
         await producer.flush()
 
 
-def test_a_record_gets_a_token_and_comes_back_as_it_was_written(bootstrap, topic):
+def test_a_record_gets_a_token_and_comes_back_as_it_was_written(bootstrap, kept):
     async def body():
         async with AsyncProducer(bootstrap) as producer:
-            token = await producer.produce(topic, b"v", key=b"k", headers=[("h", b"1")], timestamp=1_000, partition=0)
-        async with AsyncConsumer(bootstrap, topic) as records:
+            token = await producer.produce(kept, b"v", key=b"k", headers=[("h", b"1")], timestamp=1_000, partition=0)
+        async with AsyncConsumer(bootstrap, kept) as records:
             return token, await anext(aiter(records))
 
     token, record = run(body())
-    assert token == Token(topic, 0, 0)
-    assert record == (topic, 0, 0, 1_000, b"k", b"v", (("h", b"1"),))
+    assert token == Token(kept, 0, 0)
+    assert record == (kept, 0, 0, 1_000, b"k", b"v", (("h", b"1"),))
 
 
 def test_submitted_records_get_tokens_in_their_order(bootstrap, topic):
@@ -54,29 +54,29 @@ def test_submitted_records_get_tokens_in_their_order(bootstrap, topic):
 
 
 @pytest.mark.parametrize(("start", "first"), [(Start.offset(3), b"3"), (Start.time(1_007), b"7"), (LATEST, b"new")])
-def test_it_starts_where_it_is_told_to(bootstrap, topic, start, first):
+def test_it_starts_where_it_is_told_to(bootstrap, kept, start, first):
     async def body():
-        await written(bootstrap, topic, 10)
-        async with AsyncConsumer(bootstrap, topic, start=start) as records:
+        await written(bootstrap, kept, 10)
+        async with AsyncConsumer(bootstrap, kept, start=start) as records:
             async with AsyncProducer(bootstrap) as producer:
-                await producer.produce(topic, b"new")
+                await producer.produce(kept, b"new")
             return await take(records, 1)
 
     assert run(body()) == [first]
 
 
-def test_a_group_goes_on_behind_what_was_done(bootstrap, admin, topic, name):
+def test_a_group_goes_on_behind_what_was_done(bootstrap, admin, kept, name):
     async def part():
-        async with AsyncConsumer(bootstrap, topic, group=name) as records:
+        async with AsyncConsumer(bootstrap, kept, group=name) as records:
             return await take(records, 4)
 
     async def body():
-        await written(bootstrap, topic, 10)
+        await written(bootstrap, kept, 10)
         return [*await part(), *await part()]
 
     # The fourth was being handled when the first part ended.
     assert run(body()) == [b"0", b"1", b"2", b"3", b"3", b"4", b"5", b"6"]
-    assert Groups(admin).committed(name) == {(topic, 0): 6}
+    assert Groups(admin).committed(name) == {(kept, 0): 6}
 
 
 def test_errors_are_those_of_the_other_client(bootstrap, admin, topic, name):

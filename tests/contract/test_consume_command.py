@@ -15,11 +15,11 @@ RUNNEL = [sys.executable, "-c", "from runnel.cli import main; main()"]
 
 
 @pytest.fixture
-def five(producer, topic):
+def five(producer, kept):
     for number in range(5):
-        producer.send(topic, b"%d" % number, timestamp=1_700_000_000_000 + number * 1_000)
+        producer.send(kept, b"%d" % number, timestamp=1_700_000_000_000 + number * 1_000)
     producer.flush()
-    return topic
+    return kept
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_what_is_no_text_is_shown_in_hexadecimal(runnel, producer, topic):
     assert runnel("consume", topic).out == "grün\nhex ff00\nhex 1b5b324a\nnone\n\n"
 
 
-def test_json_has_all_of_a_record(runnel, producer, topic):
-    producer.produce(topic, b"\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1_700_000_000_000)
-    assert json.loads(runnel("consume", topic, "--json").out) == {
-        "topic": topic,
+def test_json_has_all_of_a_record(runnel, producer, kept):
+    producer.produce(kept, b"\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1_700_000_000_000)
+    assert json.loads(runnel("consume", kept, "--json").out) == {
+        "topic": kept,
         "partition": 0,
         "offset": 0,
         "timestamp": 1_700_000_000_000,

@@ -23,12 +23,12 @@ from runnel.errors import OffsetOutOfRange
 
 
 @pytest.fixture
-def ten(producer, topic):
+def ten(producer, kept):
     """A topic with ten records, a second apart."""
     for number in range(10):
-        producer.send(topic, b"%d" % number, timestamp=1_700_000_000_000 + number * 1_000)
+        producer.send(kept, b"%d" % number, timestamp=1_700_000_000_000 + number * 1_000)
     producer.flush()
-    return topic
+    return kept
 
 
 def read(*arguments, limit=None, **options):
@@ -145,6 +145,11 @@ def test_the_start_counts_for_a_group_that_has_committed_nothing(bootstrap, ten,
     assert read(bootstrap, ten, group=name, start=EARLIEST) == []
     assert read(bootstrap, ten, group=f"{name}-late", start=LATEST) == []
     assert read(bootstrap, ten, group=f"{name}-at", start=Start.offset(9)) == [9]
+
+
+def test_a_start_that_is_not_there_is_told_in_a_group_too(bootstrap, ten, name):
+    with pytest.raises(OffsetOutOfRange, match=r"offset 11 of partition .* is outside of 0\.\.10"):
+        read(bootstrap, ten, group=name, start=Start.offset(11))
 
 
 def test_a_record_that_was_being_handled_comes_again(bootstrap, ten, name):

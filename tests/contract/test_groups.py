@@ -16,12 +16,12 @@ def groups(admin):
 
 
 @pytest.fixture
-def behind(bootstrap, producer, topic, name):
+def behind(bootstrap, producer, kept, name):
     """A group that has read four of ten records; they are 100 seconds apart, the last one as old as that."""
     for number in range(10):
-        producer.send(topic, bytes(1_000), timestamp=NOW - (10 - number) * 100_000)
+        producer.send(kept, bytes(1_000), timestamp=NOW - (10 - number) * 100_000)
     producer.flush()
-    with Consumer(bootstrap, topic, group=name) as consumer:
+    with Consumer(bootstrap, kept, group=name) as consumer:
         list(consumer.records(4))
     return name
 

@@ -128,15 +128,16 @@ def test_options_that_do_not_fit_are_wrong_usage(runnel, topic, arguments, text)
     assert text in result.err
 
 
-def test_what_consume_prints_as_json_can_be_written_again(runnel, bootstrap, producer, topic, wide):
-    producer.produce(topic, b"\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1_700_000_000_000)
-    producer.produce(topic, None, timestamp=1_700_000_000_001)
-    lines = runnel("consume", topic, "--json").out
+def test_what_consume_prints_as_json_can_be_written_again(runnel, bootstrap, producer, admin, kept, wide):
+    admin.alter(wide, configs={"retention.ms": "-1"})
+    producer.produce(kept, b"\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1_700_000_000_000)
+    producer.produce(kept, None, timestamp=1_700_000_000_001)
+    lines = runnel("consume", kept, "--json").out
     result = runnel("produce", wide, "--partition", 1, "--json", stdin=lines.encode())
     assert json.loads(result.out) == {
         "topic": wide, "written": 2, "partitions": [{"partition": 1, "last_offset": 1}],
     }  # fmt: skip
-    assert [record[2:] for record in records(bootstrap, wide)] == [record[2:] for record in records(bootstrap, topic)]
+    assert [record[2:] for record in records(bootstrap, wide)] == [record[2:] for record in records(bootstrap, kept)]
 
 
 def test_a_bad_line_of_json_is_told(runnel, topic):

@@ -30,13 +30,13 @@ def test_a_record_gets_a_token_that_says_where_it_is(producer, topic):
     assert producer.produce(topic, b"b") == Token(topic, 0, 1)
 
 
-def test_key_value_headers_and_timestamp_come_back_as_they_were_written(producer, bootstrap, topic):
+def test_key_value_headers_and_timestamp_come_back_as_they_were_written(producer, bootstrap, kept):
     headers = [("a", b"1"), ("a", b""), ("none", None)]
-    producer.produce(topic, b"\x00\xff", key=b"k", headers=headers, timestamp=1_700_000_000_123)
-    with Consumer(bootstrap, topic) as records:
+    producer.produce(kept, b"\x00\xff", key=b"k", headers=headers, timestamp=1_700_000_000_123)
+    with Consumer(bootstrap, kept) as records:
         (record,) = records
-    assert record == (topic, 0, 0, 1_700_000_000_123, b"k", b"\x00\xff", tuple(headers))
-    assert record.token == (topic, 0, 0)
+    assert record == (kept, 0, 0, 1_700_000_000_123, b"k", b"\x00\xff", tuple(headers))
+    assert record.token == (kept, 0, 0)
 
 
 def test_none_is_not_the_same_as_empty(producer, bootstrap, topic):

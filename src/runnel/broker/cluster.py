@@ -10,7 +10,7 @@ import base64
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -138,35 +138,3 @@ def reserve_producer_ids(clock: Clock, count: int) -> Callable[[ClusterState], D
         return Decision(range(first, first + count), [producer_ids_entry(clock, first + count)])
 
     return decide
-
-
-def set_configs(
-    clock: Clock, resource: ConfigResource, changed: dict[str, str | None]
-) -> Callable[[ClusterState], Decision[dict[str, str]]]:
-    """Set, or with None remove, some of a resource's configurations; the answer is all that is set then."""
-
-    def decide(state: ClusterState) -> Decision[dict[str, str]]:
-        configs = _changed(state.configs.get(resource, {}), changed)
-        return Decision(configs, [configs_entry(clock, resource, configs)])
-
-    return decide
-
-
-def set_topic_configs(
-    clock: Clock, name: str, changed: dict[str, str | None]
-) -> Callable[[ClusterState], Decision[TopicFacts | None]]:
-    """The same for a topic; None if there is no such topic."""
-
-    def decide(state: ClusterState) -> Decision[TopicFacts | None]:
-        topic = state.topics.get(name)
-        if topic is None or topic.deleting:
-            return Decision(None)
-        topic = replace(topic, configs=_changed(topic.configs, changed))
-        return Decision(topic, [topic_entry(clock, topic)])
-
-    return decide
-
-
-def _changed(configs: dict[str, str], changed: dict[str, str | None]) -> dict[str, str]:
-    merged: dict[str, str | None] = {**configs, **changed}
-    return {name: value for name, value in merged.items() if value is not None}

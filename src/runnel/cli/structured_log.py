@@ -7,12 +7,14 @@ import logging
 import sys
 import time
 
+from runnel.cli.values import printable
+
 
 class Lines(logging.Formatter):
     """time level where: message"""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}"
+        text = f"{_time(record)} {record.levelname} {record.name}: {printable(record.getMessage())}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 

@@ -114,7 +114,7 @@ class Consumer:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": 500 if self._follow else 50,  # the end of a partition is told by an empty answer
         }
 
     def _begin(self) -> None:
@@ -152,7 +152,11 @@ class Consumer:
 
     def _fetch(self) -> None:
         try:
-            self._waiting.extend(self._consumer.consume(AT_ONCE, POLL_SECONDS))
+            # `consume` alone would wait until it has them all.
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is not None:
+                self._waiting.append(first)
+                self._waiting.extend(self._consumer.consume(AT_ONCE, 0))
         except KafkaException as error:
             raise self._told(error, "reading records") from None
         if self._waiting:
@@ -196,7 +200,7 @@ class Consumer:
             raise Unreachable(self._admin.connection.bootstrap, self._faults.down or "")
 
     def _told(self, error: KafkaError | KafkaException, doing: str) -> Exception:
-        return told(error, self._admin.connection.bootstrap, doing, topic=self._topic, group=self._group or "")
+        return told(error, self._admin.connection.bootstrap, doing, topic=self._topic)
 
 
 def _received(message: Message) -> Received:

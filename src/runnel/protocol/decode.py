@@ -61,7 +61,7 @@ def _read(get: Get, data: bytes, start: int, end: int) -> Message:
     except UnicodeDecodeError as error:
         raise MalformedRequest(f"a text in it is no UTF-8: {error.reason}") from None
     if stop > end:
-        raise MalformedRequest(f"it ends in the middle of a field, after {end - start} bytes of its body")
+        raise MalformedRequest(f"it ends in the middle of a field, after {max(0, end - start)} bytes of its body")
     return message  # type: ignore[no-any-return]
 
 

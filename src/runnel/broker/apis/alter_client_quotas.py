@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runnel.broker.cluster import ClusterState, QuotaEntity, quota_entry
-from runnel.broker.configs.resources import Refusal
-from runnel.broker.mistakes import code_of
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.quotas import CLIENT_ID, ENFORCED, IP, USER, Limits, entity_of
 from runnel.broker.request import Body, Request
@@ -40,7 +39,7 @@ async def _result(node: Node, request: Request, entry: dict[str, Any]) -> dict[s
         if not request.body["validate_only"]:
             await _change(node, entity, changes)
     except Refusal as refusal:
-        code, message = refusal.code, refusal.message
+        code, message = refusal.code, text_of(refusal)
     except RunnelError as error:
         code, message = code_of(error), str(error)
     return {"error_code": code, "error_message": message, "entity": entry["entity"]}

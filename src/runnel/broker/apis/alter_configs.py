@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from runnel.broker.configs.altering import alter, refuse_repeated, result
-from runnel.broker.configs.resources import Refusal
+from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.protocol.error_codes import ErrorCode

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from runnel.broker.configs.describing import view_of
-from runnel.broker.configs.topics import check_topic_configs
+from runnel.broker.configs.topics import check_topic_configs, described_topic_configs
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
@@ -118,7 +117,7 @@ async def _made(node: Node, order: Order, *, only_check: bool) -> dict[str, Any]
         "error_message": None,
         "num_partitions": order.partitions,
         "replication_factor": 1,
-        "configs": [each.as_fields() for each in view_of(node).topic(order.configs)],
+        "configs": described_topic_configs(node, order.configs),
     }
 
 

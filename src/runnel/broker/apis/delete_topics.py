@@ -1,11 +1,13 @@
 """DeleteTopics (20), versions 1 to 6: delete topics by name, or from version 6 on by name or id.
 
-A topic's name is free when the answer comes. With `delete.topic.enable` off it is TOPIC_DELETION_DISABLED, before
+A topic's name is free when the answer comes. One that is named twice, or by neither or both, is INVALID_REQUEST and
+stays. With `delete.topic.enable` off it is TOPIC_DELETION_DISABLED, before
 version 3 INVALID_REQUEST. The broker's own topics cannot be deleted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from runnel.broker.mistakes import code_of, text_of
@@ -23,13 +25,15 @@ async def handle(node: Node, request: Request) -> Body:
         asked = request.body["topics"]
     else:
         asked = [{"name": name, "topic_id": None} for name in request.body["topic_names"]]
-    seen: set[Any] = set()
-    responses = []
-    for each in asked:
-        key = each["topic_id"] or each["name"]
-        responses.append(await _delete(node, request, each, repeated=key in seen))
-        seen.add(key)
+    meant = Counter(_meant(node, each) for each in asked)
+    responses = [await _delete(node, request, each, repeated=meant[_meant(node, each)] > 1) for each in asked]
     return {"throttle_time": 0, "responses": responses}
+
+
+def _meant(node: Node, asked: dict[str, Any]) -> Any:
+    """The topic, by whatever it was named."""
+    topic = node.topics.find_id(asked["topic_id"]) or node.topics.find(asked["name"] or "")
+    return topic or asked["topic_id"] or asked["name"]
 
 
 async def _delete(node: Node, request: Request, asked: dict[str, Any], *, repeated: bool) -> dict[str, Any]:
@@ -37,7 +41,7 @@ async def _delete(node: Node, request: Request, asked: dict[str, Any], *, repeat
     topic = node.topics.find_id(asked["topic_id"]) if by_id else node.topics.find(asked["name"] or "")
     name = topic.name if topic is not None else asked["name"]
     code, message = ErrorCode.NONE, None
-    if repeated or (by_id and asked["name"] is not None):
+    if repeated or by_id == (asked["name"] is not None):
         code, message = ErrorCode.INVALID_REQUEST, "name each topic once, by its name or by its id"
     elif not node.settings.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if request.version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from runnel.broker.cluster import QuotaEntity
-from runnel.broker.configs.resources import Refusal
+from runnel.broker.mistakes import Refusal, text_of
 from runnel.broker.node import Node
 from runnel.broker.quotas import CLIENT_ID, IP, USER
 from runnel.broker.request import Body, Request
@@ -25,7 +25,7 @@ async def handle(node: Node, request: Request) -> Body:
     try:
         components = _components(request.body["components"])
     except Refusal as refusal:
-        return _answer(refusal.code, refusal.message, None)
+        return _answer(refusal.code, text_of(refusal), None)
     quotas = await node.decide(lambda state: Decision(dict(state.quotas)))
     entries = [
         {

@@ -17,7 +17,8 @@ from typing import Any
 from runnel.broker.cluster import ConfigResource
 from runnel.broker.configs.describing import Described, Source, view_of
 from runnel.broker.configs.loggers import loggers
-from runnel.broker.configs.resources import Kind, Refusal, broker_name, kind_of
+from runnel.broker.configs.resources import Kind, broker_name, kind_of
+from runnel.broker.mistakes import Refusal, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import LEGAL
@@ -37,7 +38,7 @@ async def _result(node: Node, request: Request, resource: dict[str, Any]) -> dic
         found = await _fields(node, request, kind_of(resource["resource_type"]), resource["resource_name"])
         configs = [config for config in found if not wanted or config["name"] in wanted]
     except Refusal as refusal:
-        code, message = refusal.code, refusal.message
+        code, message = refusal.code, text_of(refusal)
     return {
         "error_code": code,
         "error_message": message,

@@ -4,7 +4,9 @@
   that has any; otherwise the limits of the request, of the partition and of `fetch.max.bytes` hold.
 - With less than `min_bytes` there, the answer waits for appends, for `max_wait` at most. An error is told at once.
 - From version 13 on topics are named by their id. A stale or a future leader epoch is FENCED or UNKNOWN.
-- Fetch sessions (KIP-227) are declined: the answer's session is 0, so clients send the whole list each time.
+- Fetch sessions (KIP-227) are declined: the answer's session is 0, so clients send the whole list each time. Going on
+  with a session is FETCH_SESSION_ID_NOT_FOUND.
+- A topic that is deleted ends the wait for it with an error, as if it had never been there.
 - Without transactions all is committed: both isolation levels see the same.
 - Followers do not exist: the fields of replicas are not looked at.
 - What is not in memory is read by a thread: the disk holds up nobody else.
@@ -28,7 +30,7 @@ READ_COMMITTED = 1
 
 
 def handle(node: Node, request: Request) -> Answer:
-    if request.body["session_id"] != 0:
+    if request.body["session_id"] != 0 and request.body["session_epoch"] > 0:
         return _answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     return Fetching(node, request).start()
 
@@ -75,8 +77,7 @@ class Fetching:
             result = _result(partition["partition"], committed=self._request.body["isolation_level"] == READ_COMMITTED)
             results.append(result)
             if topic is None:
-                unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                self._fail(result, unknown)
+                self._fail(result, self._unknown)
                 continue
             try:
                 self._want(topic.partition(partition["partition"]), partition, result)
@@ -85,6 +86,11 @@ class Fetching:
             except RunnelError as error:
                 self._fail(result, code_of(error))
         return {"topic": asked["topic"], "topic_id": asked["topic_id"], "partitions": results}
+
+    @property
+    def _unknown(self) -> ErrorCode:
+        by_id = self._request.version >= IDS_SINCE
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _want(self, partition: Partition, asked: dict[str, Any], result: dict[str, Any]) -> None:
         mistake = epoch_mistake(partition, asked["current_leader_epoch"])
@@ -201,18 +207,19 @@ class Fetching:
                     batches = partition.read_in_memory(offset, most) if in_memory else partition.read(offset, most)
                     if batches is None:
                         return False
-                    self._take(batches, result, limit)
+                    self._take(batches, result, most)
                     limit -= len(result["records"])
+                elif partition.closed and not self._node.stopping:
+                    self._fail(result, self._unknown)
                 result["high_watermark"] = result["last_stable_offset"] = partition.end_offset
                 result["log_start_offset"] = partition.start_offset
             except (RunnelError, OSError) as error:
                 self._refuse(result, error)
         return True
 
-    def _take(self, batches: Batches, result: dict[str, Any], limit: int) -> None:
-        """A batch larger than the limit is given only if it is the first of all."""
-        first = all(not wanted.result["records"] for wanted in self._wanted)
-        if first or len(batches.data) <= limit:
+    def _take(self, batches: Batches, result: dict[str, Any], most: int) -> None:
+        """A batch that is larger than allowed is given only if it is the first of all."""
+        if len(batches.data) <= most or all(not wanted.result["records"] for wanted in self._wanted):
             result["records"] = batches.data
 
     def _refuse(self, result: dict[str, Any], error: RunnelError | OSError) -> None:

@@ -19,8 +19,9 @@ from typing import Any
 
 from runnel.broker.configs.altering import Configs, alter, alter_loggers, refuse_repeated, result
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, TOPIC, Type, find
-from runnel.broker.configs.resources import Kind, Refusal, kind_of
+from runnel.broker.configs.resources import Kind, kind_of
 from runnel.broker.configs.values import as_text, split
+from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.protocol.error_codes import ErrorCode

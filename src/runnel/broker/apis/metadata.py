@@ -2,7 +2,7 @@
 
 - No list means all topics; in version 0 an empty list does. Hidden topics are not listed.
 - A topic that does not exist is made if the request and `auto.create.topics.enable` allow it, and answered at once.
-- From version 10 on a topic has its id, and from 12 on it can be asked for by it.
+- From version 10 on a topic has its id, and from 12 on it can be asked for by it; before, that is INVALID_REQUEST.
 - The address is the one that is advertised for the listener the client came in by.
 - What a client may do is told if it asks (versions 8 to 13), and is everything: there is no access control yet.
 """
@@ -20,6 +20,8 @@ from runnel.broker.topic_names import mistake_in_name
 from runnel.broker.topics import HIDDEN, INTERNAL, Topic
 from runnel.errors import RunnelError, TopicExists
 from runnel.protocol.error_codes import ErrorCode
+
+IDS_SINCE = 12
 
 
 def handle(node: Node, request: Request) -> Answer:
@@ -48,6 +50,8 @@ def _find(node: Node, asked: dict[str, Any]) -> Topic | None:
 
 
 def _answer_for(node: Node, request: Request, asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["topic_id"] is not None and request.version < IDS_SINCE:
+        return _missing(asked["name"] or "", ErrorCode.INVALID_REQUEST)
     topic = _find(node, asked)
     if topic is not None:
         return _topic(node, request, topic)
@@ -95,15 +99,15 @@ def _topic(node: Node, request: Request, topic: Topic) -> dict[str, Any]:
 
 
 def _missing(name: str | None, code: ErrorCode, topic_id: UUID | None = None) -> dict[str, Any]:
-    # Before version 12 a name cannot be missing on the wire.
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": (), "is_internal": False}
 
 
 def _body(node: Node, request: Request, topics: list[dict[str, Any]]) -> dict[str, Any]:
     host, port = node.endpoint(request.peer.listener)
+    broker = {"node_id": node.node_id, "host": host, "port": port, "rack": node.settings.broker_rack}
     return {
         "throttle_time": 0,
-        "brokers": [{"node_id": node.node_id, "host": host, "port": port, "rack": None}],
+        "brokers": [broker],
         "cluster_id": node.cluster_id,
         "controller_id": node.node_id,
         "topics": topics,

@@ -16,9 +16,9 @@ from runnel.broker.cluster import ClusterState, ConfigResource, TopicFacts, conf
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, find
 from runnel.broker.configs.live import Stored, changed_settings, live_settings
 from runnel.broker.configs.loggers import check_logger, set_level
-from runnel.broker.configs.resources import Kind, Refusal, broker_name, kind_of
+from runnel.broker.configs.resources import Kind, broker_name, kind_of
 from runnel.broker.configs.topics import check_topic_configs
-from runnel.broker.mistakes import code_of
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.errors import InvalidSetting, RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
@@ -36,7 +36,7 @@ async def result(resource: dict[str, Any], altering: Awaitable[None]) -> dict[st
     try:
         await altering
     except Refusal as refusal:
-        code, message = refusal.code, refusal.message
+        code, message = refusal.code, text_of(refusal)
     except RunnelError as error:
         code, message = code_of(error), str(error)
     return {

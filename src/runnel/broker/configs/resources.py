@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from runnel.broker.cluster import ConfigResource
+from runnel.broker.mistakes import Refusal
 from runnel.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,15 +21,6 @@ class Kind(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
-
-
-class Refusal(Exception):
-    """A resource's own answer: a code and why."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 def broker_name(node: Node, name: str, *, also_all: bool) -> ConfigResource:

@@ -266,9 +266,3 @@ def test_what_a_client_may_do_is_not_told_otherwise(wire: Wire, topic: str) -> N
     answer = ask(wire, 10, topics=[{"topic_id": None, "name": topic}])
     assert answer["cluster_authorized_operations"] == NOT_ASKED
     assert answer["topics"][0]["topic_authorized_operations"] == NOT_ASKED
-
-
-def test_what_a_client_may_do_is_not_told_for_a_topic_that_is_missing(wire: Wire, topic: str) -> None:
-    asked = [{"topic_id": None, "name": f"{topic}-missing"}]
-    (found,) = ask(wire, 12, topics=asked, include_topic_authorized_operations=True)["topics"]
-    assert found["topic_authorized_operations"] == NOT_ASKED
