@@ -113,8 +113,10 @@ class BrokerProcess:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-def wait_until(holds: Callable[[], object], what: str, limit: float = 60.0) -> None:
+def wait_until(holds: Callable[[], object], what: str | Callable[[], str], limit: float = 60.0) -> None:
+    """`what` says what does not hold when the time is over."""
     deadline = time.monotonic() + limit
     while not holds():
-        assert time.monotonic() < deadline, f"after {limit} s still not: {what}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {limit} s still not: {what if isinstance(what, str) else what()}")
         time.sleep(0.01)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.conformance.baseline import Baseline, differences, load, store
 from tests.conformance.kafka_python import read_report as read_junit
-from tests.conformance.librdkafka import Case, outcome, parse_names, read_report
+from tests.conformance.librdkafka import Case, Split, outcome, parse_names, read_report
 from tests.conformance.outcome import Outcome, Result, without_colours
 
 
@@ -48,6 +48,13 @@ def test_a_stored_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read.about == {"broker": "a"}
     assert read.results == {"t": ["passed", "failed"]}
     assert read.seconds == {"t": 2.5}
+
+
+def test_recording_some_tests_anew_keeps_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    kept = baseline(old=["passed", "passed"], again=["failed", "failed"])
+    store(path, {}, [[ended("again", "passed")]], kept)
+    assert load(path).results == {"old": ["passed", "passed"], "again": ["passed"]}
 
 
 TABLE = """
@@ -93,6 +100,30 @@ def test_a_part_passes_only_if_it_says_so() -> None:
     ran = "[ do_test_CreateTopics:78: with a queue: PASS (0.10s) ]"
     assert outcome(case, ran, states, True, 2.0).result == "passed"
     assert outcome(case, "[ do_test_DeleteTopics:318: PASS (0.10s) ]", states, True, 2.0).result == "skipped"
+
+
+SOURCE = """
+static void do_test_first(int number) {
+        do_test_helper(number);
+}
+
+static void all_tests(int number) {
+        do_test_first(1);
+        if (number) {
+                do_test_second("a queue",
+                               number);
+                do_test_first(2);
+        }
+}
+
+static void do_test_elsewhere(void) {
+}
+"""
+
+
+def test_the_parts_of_a_test_are_those_that_its_source_calls_once_each() -> None:
+    assert Split("0081-admin.c", "all_tests", "do_test_", r"\w+").parts(SOURCE) == ["first", "second"]
+    assert Split("0081-admin.c", "missing", "do_test_", r"\w+").parts(SOURCE) == []
 
 
 def test_librdkafkas_report_is_read(tmp_path: Path) -> None:

@@ -112,14 +112,12 @@ class Scene:
 
     def kill_once(self) -> list[str]:
         """Let all get on, kill at some moment, start again; the answer is what is wrong with the group's offsets."""
-        before = [client.progress for client in self.clients]
-        wait_until(
-            lambda: (
-                all(client.progress > old for client, old in zip(self.clients, before, strict=True))
-                or any(client.errors for client in self.clients)
-            ),
-            f"all got on since the last kill: {[(c.name, c.progress, c.errors) for c in self.clients]}",
-        )
+        before = {client.name: client.progress for client in self.clients}
+
+        def stuck() -> list[str]:
+            return [client.name for client in self.clients if client.progress == before[client.name]]
+
+        wait_until(lambda: not stuck() or any(client.errors for client in self.clients), lambda: f"{stuck()} got on")
         more = sum(client.progress for client in self.writers) + self.chance.randrange(120)
         wait_until(lambda: sum(client.progress for client in self.writers) >= more, "some more was written")
         self.broker.kill()

@@ -11,9 +11,7 @@ every_version = pytest.mark.parametrize("version", range(5))
 
 
 def ask(wire: Wire, version: int, name: str = "client", software_version: str = "1.0") -> Message:
-    return wire.ask(
-        Api.API_VERSIONS, version, client_software_name=name, client_software_version=software_version
-    )
+    return wire.ask(Api.API_VERSIONS, version, client_software_name=name, client_software_version=software_version)
 
 
 def rows(answer: Message) -> dict[int, tuple[int, int]]:

@@ -13,9 +13,7 @@ Result = tuple[ErrorCode, int]  # and the low watermark
 
 def delete(wire: Wire, topic: str, offset: int, partition: int = 0, version: int = 2) -> Result:
     partitions = [{"partition_index": partition, "offset": offset}]
-    answer = wire.ask(
-        Api.DELETE_RECORDS, version, topics=[{"name": topic, "partitions": partitions}], timeout=30_000
-    )
+    answer = wire.ask(Api.DELETE_RECORDS, version, topics=[{"name": topic, "partitions": partitions}], timeout=30_000)
     (found,) = answer["topics"]
     (result,) = found["partitions"]
     assert (found["name"], result["partition_index"]) == (topic, partition)

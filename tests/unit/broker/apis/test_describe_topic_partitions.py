@@ -14,9 +14,7 @@ Page = list[tuple[str, list[int]]]  # topics, and the numbers of their partition
 def ask(wire: Wire, *names: str, limit: int = 2_000, cursor: tuple[str, int] | None = None) -> Message:
     place = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
     topics = [{"name": name} for name in names]
-    return wire.ask(
-        Api.DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics, response_partition_limit=limit, cursor=place
-    )
+    return wire.ask(Api.DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics, response_partition_limit=limit, cursor=place)
 
 
 def page(answer: Message) -> Page:

@@ -409,9 +409,9 @@ def slow(runnel_broker: Broker) -> Iterator[Wire]:
     with Wire(runnel_broker.bootstrap, "slow") as wire:
         entity = [{"entity_type": "client-id", "entity_name": "slow"}]
         ops = [{"key": "producer_byte_rate", "value": float(RATE), "remove": False}]
-        (answer,) = wire.ask(
-            Api.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}], validate_only=False
-        )["entries"]
+        (answer,) = wire.ask(Api.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)[
+            "entries"
+        ]
         assert not answer["error_code"], answer["error_message"]
         yield wire
 
