@@ -5,6 +5,7 @@ import socket
 import struct
 
 import pytest
+from crc32c import crc32c
 
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import SERVED, Api
@@ -140,8 +141,6 @@ def spoiled(position: int, size: int) -> bytes:
 
 def recounted(count: int) -> bytes:
     """Counts are under the checksum: made to fit again, so that they alone are wrong."""
-    from crc32c import crc32c  # noqa: PLC0415 (only here)
-
     batch = bytearray(batch_of(b"one", b"two"))
     struct.pack_into(">i", batch, COUNT_AT, count)
     struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[CRC_AT + 4 :])))

@@ -93,7 +93,8 @@ class Received:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        if self._turn is None and self._waiting:
+        # What is whole counts against it too: otherwise each turn would let one more in while the disk is slow.
+        if self._turn is None and self._waiting and self.under_way < self._limit:
             self._turn = next(iter(self._waiting))
             del self._waiting[self._turn]
             self._turn_ends = self._loop.call_later(SECONDS_FOR_A_TURN, self._time_is_up, self._turn)

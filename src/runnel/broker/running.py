@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 
 import uvloop
 
+from runnel import __version__
 from runnel.broker.endpoints import Endpoint, parse_endpoint
 from runnel.broker.server import Server, start_server
 
@@ -46,6 +48,7 @@ async def _serve(
 
             exposition = Exposition(server, metrics)
             logger.info("metrics on http://%s/metrics", exposition.endpoint)
+        _tell_start(server)
         when_ready(server)
         await stop.wait()
         logger.info("stopping")
@@ -53,3 +56,14 @@ async def _serve(
         await server.stop()
         if exposition is not None:
             exposition.close()
+
+
+def _tell_start(server: Server) -> None:
+    log = server.node.log
+    last_stop = "after a clean stop" if log.was_clean else "after an unclean stop"
+    logger.info("Runnel %s, process %d, serves %s, %s", __version__, os.getpid(), log.path, last_stop)
+    for finding in log.findings:
+        what = "is damaged" if finding.damage else "had a torn write, which was cut off"
+        logger.warning("%s %s at position %d: %s", finding.path, what, finding.position, finding.reason)
+    for name, endpoint in server.endpoints.items():
+        logger.info("clients of listener %s are told to use %s", name, endpoint)

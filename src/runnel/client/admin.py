@@ -111,10 +111,22 @@ class Admin:
             names = sorted(self._admin.list_topics(timeout=self.connection.timeout).topics)
         except KafkaException as error:
             raise told(error, self.connection.bootstrap, "listing the topics") from None
-        return [topic for topic in self._described(names, missing_is_fine=True) if internal or not topic.internal]
+        return [topic for topic in self.described(names, missing_is_fine=True) if internal or not topic.internal]
 
     def topic(self, name: str) -> Topic:
-        return self._described([name])[0]
+        return self.described([name])[0]
+
+    def described(self, names: list[str], *, missing_is_fine: bool = False) -> list[Topic]:
+        """These topics; one that is not there is left out, or raises."""
+        asked = self.call("describe_topics", TopicCollection(names)) if names else {}
+        topics = []
+        for name, future in asked.items():
+            try:
+                topics.append(_topic(self.answer(future, f'describing topic "{name}"', topic=name)))
+            except UnknownTopic:
+                if not missing_is_fine:
+                    raise
+        return topics
 
     def create(
         self,
@@ -220,22 +232,11 @@ class Admin:
 
     # --- inside
 
-    def _described(self, names: list[str], *, missing_is_fine: bool = False) -> list[Topic]:
-        asked = self.call("describe_topics", TopicCollection(names)) if names else {}
-        topics = []
-        for name, future in asked.items():
-            try:
-                topics.append(_topic(self.answer(future, f'describing topic "{name}"', topic=name)))
-            except UnknownTopic:
-                if not missing_is_fine:  # deleted since it was listed
-                    raise
-        return topics
-
     def _wait_until(self, name: str, condition: Callable[[Topic | None], bool]) -> None:
         """A cluster answers a change before all its brokers know of it. One that stays behind is no failure."""
         deadline = time.monotonic() + self.connection.timeout
         while time.monotonic() < deadline:
-            if condition(next(iter(self._described([name], missing_is_fine=True)), None)):
+            if condition(next(iter(self.described([name], missing_is_fine=True)), None)):
                 return
             time.sleep(POLL_SECONDS)
 

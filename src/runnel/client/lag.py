@@ -76,7 +76,8 @@ class Lag(NamedTuple):
 def lag(admin: Admin, group: str, *, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
     """The lag of a group in each partition that it ever committed, as far as it is still there."""
     committed = Groups(admin).committed(group)
-    there = {(topic.name, each.number) for topic in admin.topics(internal=True) for each in topic.partitions}
+    topics = admin.described(topics_of(committed), missing_is_fine=True)
+    there = {(topic.name, each.number) for topic in topics for each in topic.partitions}
     places = sorted(there & committed.keys())
     starts, ends = admin.offsets(places, EARLIEST), admin.offsets(places, LATEST)
     plain = [Lag(topic, number, committed[topic, number], starts[topic, number], ends[topic, number])

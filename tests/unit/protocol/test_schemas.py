@@ -1,8 +1,8 @@
 import pytest
-from tools import write_schemas
 
 from runnel.protocol.schemas import NO_DEFAULT, Array, Field, schema
 from runnel.protocol.versions import Api
+from tools import write_schemas
 
 
 @pytest.mark.parametrize(("path", "content"), list(write_schemas.files()), ids=lambda value: getattr(value, "stem", ""))

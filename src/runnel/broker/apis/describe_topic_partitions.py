@@ -2,7 +2,8 @@
 
 - Topics come in the order of their names; no list means all. A cursor names the topic and the partition to go on with.
 - A page has at most `response_partition_limit` partitions, and `max.request.partition.size.limit` at that.
-- Topics are not made by asking for them.
+- Topics are not made by asking for them. A name that no topic can have is INVALID_TOPIC, and a cursor before the first
+  partition is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from runnel.broker import operations
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.topic_names import mistake_in_name
 from runnel.broker.topics import Topic
 from runnel.protocol.error_codes import ErrorCode
 
@@ -20,6 +22,8 @@ def handle(node: Node, request: Request) -> Body:
     body = request.body
     names = sorted({asked["name"] for asked in body["topics"]} or {topic.name for topic in node.topics.all()})
     cursor = body["cursor"] or {"topic_name": "", "partition_index": 0}
+    if cursor["partition_index"] < 0:
+        return _answer([_missing(name, ErrorCode.INVALID_REQUEST) for name in names], None)
     left = max(1, min(body["response_partition_limit"], node.settings.max_request_partition_size_limit))
     topics: list[dict[str, Any]] = []
     for name in names:
@@ -30,7 +34,8 @@ def handle(node: Node, request: Request) -> Body:
             return _answer(topics, {"topic_name": name, "partition_index": 0})
         topic = node.topics.find(name)
         if topic is None:
-            topics.append(_missing(name))
+            illegal = mistake_in_name(name, node.topics) is not None
+            topics.append(_missing(name, ErrorCode.INVALID_TOPIC if illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         shown = range(first, min(topic.count, first + left))
         topics.append(_topic(node, topic, shown))
@@ -44,9 +49,9 @@ def _answer(topics: list[dict[str, Any]], cursor: dict[str, Any] | None) -> dict
     return {"throttle_time": 0, "topics": topics, "next_cursor": cursor}
 
 
-def _missing(name: str) -> dict[str, Any]:
+def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
     return {
-        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "error_code": code,
         "name": name,
         "topic_id": None,
         "partitions": (),

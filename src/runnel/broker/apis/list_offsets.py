@@ -3,11 +3,13 @@
 - A time gets the first record that is not older, looked for inside its batch; -1 without an error if there is none.
 - -1 is the end, -2 the start, -3 the first of the newest records (version 7), -4 the start of what is local, which is
   the start (8), -5 the end of what is kept elsewhere, which is none: -1 (9), -6 the same (11).
+- A partition that is asked for twice is INVALID_REQUEST.
 - Without transactions both isolation levels have the same end. A stale or a future leader epoch is FENCED or UNKNOWN.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from runnel.broker.mistakes import code_of, epoch_mistake
@@ -26,17 +28,29 @@ SINCE = {NEWEST: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}  # the version that knows 
 
 
 async def handle(node: Node, request: Request) -> Body:
+    places = (
+        (topic["name"], each["partition_index"]) for topic in request.body["topics"] for each in topic["partitions"]
+    )
+    times = Counter(places)
     topics = []
     for asked in request.body["topics"]:
-        partitions = [await _partition(node, request, asked["name"], partition) for partition in asked["partitions"]]
-        topics.append({"name": asked["name"], "partitions": partitions})
+        name = asked["name"]
+        partitions = [
+            await _partition(node, request, name, each, twice=times[name, each["partition_index"]] > 1)
+            for each in asked["partitions"]
+        ]
+        topics.append({"name": name, "partitions": partitions})
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _partition(node: Node, request: Request, topic_name: str, asked: dict[str, Any]) -> dict[str, Any]:
+async def _partition(
+    node: Node, request: Request, topic_name: str, asked: dict[str, Any], *, twice: bool
+) -> dict[str, Any]:
     number, timestamp = asked["partition_index"], asked["timestamp"]
     result = {"partition_index": number, "error_code": ErrorCode.NONE, "timestamp": -1, "offset": -1}
     result["leader_epoch"] = -1
+    if twice:
+        return result | {"error_code": ErrorCode.INVALID_REQUEST}
     topic = node.topics.find(topic_name)
     try:
         if topic is None:

@@ -189,7 +189,6 @@ class Group:
     def remove(self, member: Member) -> None:
         member.dismiss(ErrorCode.UNKNOWN_MEMBER_ID)
         self.members.remove(member.id)
-        self._unsynced.discard(member.id)
 
     def rename(self, member: Member, member_id: str) -> None:
         """A static member goes on under another id."""
@@ -275,7 +274,6 @@ class Group:
                 logger.info("group %s: member %s did not join in time, it is removed", self.name, member.id)
                 self.remove(member)
         if self.members and not self.members.elect_joined_leader():
-            self._is_first = False
             self._join_alarm.set(self.members.rebalance_timeout)
             return
         self.generation += 1

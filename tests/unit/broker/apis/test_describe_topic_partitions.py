@@ -123,3 +123,13 @@ def test_an_unknown_topic_is_told_and_not_made(wire: Wire, letters: list[str]) -
         answer = ask(wire, missing, letters[2])
         codes = {each["name"]: each["error_code"] for each in answer["topics"]}
         assert codes == {missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, letters[2]: ErrorCode.NONE}
+
+
+def test_a_name_that_no_topic_can_have_is_invalid(wire: Wire, letters: list[str]) -> None:
+    codes = {each["name"]: each["error_code"] for each in ask(wire, "a b", letters[2])["topics"]}
+    assert codes == {"a b": ErrorCode.INVALID_TOPIC, letters[2]: ErrorCode.NONE}
+
+
+def test_a_cursor_to_a_partition_that_cannot_be_is_refused(wire: Wire, letters: list[str]) -> None:
+    (found,) = ask(wire, letters[0], cursor=(letters[0], -1))["topics"]
+    assert (found["error_code"], found["partitions"]) == (ErrorCode.INVALID_REQUEST, [])

@@ -18,6 +18,7 @@ from tests.broker_wire import (
     fetch_body,
     metadata,
     produce,
+    produce_body,
     values_in,
 )
 
@@ -399,6 +400,24 @@ def test_what_is_asked_after_a_fetch_that_waits_is_answered_after_it(wire: Wire,
     assert wire.receive(listed)["error_code"] == 0
 
 
+def test_many_requests_at_once_are_answered_in_their_order(wire: Wire, topic: str) -> None:
+    """More than the broker works on at once, and of all sorts: some are answered at once, some wait for the disk."""
+    asked: list[tuple[Api, int, dict[str, Any]]] = [
+        (Api.PRODUCE, 9, produce_body(topic, batch_of(b"a"))),
+        (Api.API_VERSIONS, 0, {}),
+        (Api.FETCH, 11, fetch_body({topic: {0: 0}})),
+        (Api.INIT_PRODUCER_ID, 0, {"transactional_id": None, "transaction_timeout": 1}),
+        (Api.LIST_GROUPS, 0, {}),
+    ]
+    sent = [wire.send(api, version, **body) for _ in range(60) for api, version, body in asked]
+    for number, request in enumerate(sent):
+        answer = wire.receive(request)  # it checks that it belongs to this request
+        if request.api_key == Api.PRODUCE:
+            assert answer["responses"][0]["partition_responses"][0]["base_offset"] == number // len(asked)
+        if request.api_key == Api.FETCH:  # an answer that was sent before tells of a record that is there
+            assert partitions_of(answer)[0]["high_watermark"] >= number // len(asked) + 1
+
+
 def test_a_fetch_that_waits_holds_up_no_other_connection(wire: Wire, other: Wire, topic: str) -> None:
     sent = wire.send(Api.FETCH, 11, **fetch_body({topic: {0: 0}}, max_wait=FOREVER))
     for _ in range(3):
@@ -434,3 +453,21 @@ def test_a_whole_list_is_answered_though_its_session_is_gone(wire: Wire, topic: 
 
 def test_a_fetch_for_nothing_is_answered_at_once(wire: Wire) -> None:
     assert wire.ask(Api.FETCH, 11, **fetch_body({}, max_wait=FOREVER))["responses"] == []
+
+
+# --- throttling
+
+
+def test_a_consumer_over_its_quota_is_answered_first_and_heard_later(runnel_broker: Broker, topic: str) -> None:
+    with Wire(runnel_broker.bootstrap, "slow-reader") as slow, Wire(runnel_broker.bootstrap) as other:
+        produce(other, topic, batch_of(b"x" * 12_000))
+        entity = [{"entity_type": "client-id", "entity_name": "slow-reader"}]
+        ops = [{"key": "consumer_byte_rate", "value": 1_000.0, "remove": False}]
+        other.ask(Api.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
+        answer = slow.ask(Api.FETCH, 11, **fetch_body({topic: {0: 0}}))
+        answered = time.monotonic()
+        throttle = answer["throttle_time"]
+        assert throttle > 0
+        metadata(slow, topic)
+        assert time.monotonic() - answered >= 0.9 * throttle / 1000
+        assert other.ask(Api.FETCH, 11, **fetch_body({topic: {0: 0}}))["throttle_time"] == 0

@@ -163,3 +163,10 @@ def test_an_unknown_partition_is_told(wire: Wire, topic: str, partition: int) ->
 def test_an_unknown_topic_is_told_and_not_made(wire: Wire, topic: str) -> None:
     for _ in range(2):
         assert code(listed(wire, f"{topic}-missing", LATEST)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_that_is_asked_for_twice_is_refused(wire: Wire, topic: str) -> None:
+    asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": LATEST}
+    topics = [{"name": topic, "partitions": [asked, asked]}]
+    answer = wire.ask(Api.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics)
+    assert {code(each) for each in answer["topics"][0]["partitions"]} == {ErrorCode.INVALID_REQUEST}

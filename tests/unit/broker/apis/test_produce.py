@@ -399,19 +399,18 @@ def test_the_answer_gives_the_reason_in_words(wire: Wire, topic: str) -> None:
 
 # --- throttling
 
-RATE = 1_000  # bytes a second; measured over ten seconds, so that 15 kB are about five seconds too many
+RATE = 1_000  # bytes a second; measured over ten seconds, so that 12 kB are about two seconds too many
 TOO_MUCH = b"x" * 12_000
 
 
 @pytest.fixture
-def slow(runnel_broker: Broker) -> Iterator[Wire]:
-    """A client with a quota."""
-    with Wire(runnel_broker.bootstrap, "slow") as wire:
-        entity = [{"entity_type": "client-id", "entity_name": "slow"}]
+def slow(runnel_broker: Broker, topic: str) -> Iterator[Wire]:
+    """A client with a quota of its own."""
+    with Wire(runnel_broker.bootstrap, topic) as wire:
+        entity = [{"entity_type": "client-id", "entity_name": topic}]
         ops = [{"key": "producer_byte_rate", "value": float(RATE), "remove": False}]
-        (answer,) = wire.ask(Api.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)[
-            "entries"
-        ]
+        entries = [{"entity": entity, "ops": ops}]
+        (answer,) = wire.ask(Api.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)["entries"]
         assert not answer["error_code"], answer["error_message"]
         yield wire
 
@@ -427,11 +426,8 @@ def test_a_producer_over_its_quota_is_answered_first_and_heard_later(slow: Wire,
     assert other.ask(Api.PRODUCE, 9, **produce_body(topic, batch_of(TOO_MUCH)))["throttle_time"] == 0
 
 
-def test_a_producer_that_asks_for_no_acknowledgement_has_its_quota_too(
-    slow: Wire, runnel_broker: Broker, topic: str
-) -> None:
+def test_a_producer_that_asks_for_no_acknowledgement_has_its_quota_too(slow: Wire, topic: str) -> None:
     begun = time.monotonic()
-    with Wire(runnel_broker.bootstrap, "slow") as wire:
-        wire.send(Api.PRODUCE, 9, **produce_body(topic, batch_of(b"x" * 30_000), acks=0))
-        metadata(wire, topic)
+    slow.send(Api.PRODUCE, 9, **produce_body(topic, batch_of(TOO_MUCH), acks=0))
+    metadata(slow, topic)
     assert time.monotonic() - begun >= 1.0

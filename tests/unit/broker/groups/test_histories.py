@@ -61,7 +61,8 @@ class History:
     def join(self) -> None:
         consumer = self.one()
         self.waiting.append(consumer.join())
-        self.stage.settle() if self.chance.random() < 0.5 else None
+        if self.chance.random() < 0.5:
+            self.stage.settle()
 
     def sync(self) -> None:
         consumer = self.one()

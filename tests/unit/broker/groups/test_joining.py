@@ -67,12 +67,12 @@ def test_a_member_that_comes_during_the_initial_delay_prolongs_it() -> None:
 def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     stage = Stage(group_initial_rebalance_delay_ms=DELAY)
     first = Consumer(stage, "first", rebalance=2 * DELAY + 1).join()
-    for number in range(3):
+    for number in range(4):
+        stage.advance(DELAY // 2)
+        assert not first.done()
         Consumer(stage, f"n{number}", rebalance=2 * DELAY + 1).join()
-        stage.advance(DELAY - 1)
-        assert not first.done() or number == 2
-    stage.advance(DELAY)
-    assert first.done()
+    stage.advance(1)
+    assert len(first.result(0).members) == 5
 
 
 def test_nobody_who_was_sent_back_holds_up_the_first_generation() -> None:
@@ -323,6 +323,24 @@ def test_a_full_group_takes_nobody_while_it_rebalances() -> None:
     assert not first.done()
     stage.advance(2 * DELAY)
     assert first.result(0).error is second.result(0).error is ErrorCode.NONE
+
+
+def test_who_waits_in_a_full_group_may_ask_again() -> None:
+    stage = Stage(group_max_size=2, group_initial_rebalance_delay_ms=DELAY)
+    ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
+    ann.join()
+    bob.join()
+    assert not ann.join().done()
+    stage.advance(2 * DELAY)
+    assert ann.take_join_answer().error is ErrorCode.NONE
+
+
+def test_a_client_that_goes_away_takes_nothing_back() -> None:
+    stage = Stage(group_initial_rebalance_delay_ms=DELAY)
+    waiting = Consumer(stage).join()
+    assert not waiting.cancel()
+    stage.advance(DELAY)
+    assert waiting.result(0).error is ErrorCode.NONE
 
 
 def test_who_has_no_room_after_the_limit_was_lowered_is_sent_away() -> None:

@@ -335,6 +335,15 @@ def test_an_empty_group_without_offsets_goes_at_the_next_check() -> None:
     assert stage.groups.names() == []
 
 
+def test_a_group_to_which_somebody_was_invited_stays() -> None:
+    stage = Stage()
+    ann = Consumer(stage)
+    ann.member_id = ann.ask_to_join().result(0).member_id
+    stage.groups.expire_offsets()
+    stage.settle()
+    stage.stable(ann)
+
+
 def test_the_check_runs_by_itself() -> None:
     stage = Stage(offsets_retention_check_interval_ms=60_000, offsets_retention_minutes=2)
     stage.commit(1)

@@ -14,7 +14,7 @@ from runnel.errors import ReplayFailed, Transient
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Entry
 from runnel.testing import Crashed
-from tests.unit.broker.groups.stage import DAY, SESSION, Consumer, Stage, consumer_of
+from tests.unit.broker.groups.stage import DAY, REBALANCE, SESSION, Consumer, Stage, consumer_of
 
 ENDS = [Stage.stop_and_start, Stage.kill, Stage.lose_power]
 
@@ -47,6 +47,20 @@ def test_sessions_begin_anew(end) -> None:
     stage.advance(1)
     assert bob.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert ann.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_leader_stays_the_leader() -> None:
+    stage = Stage()
+    ann, bob = Consumer(stage, "ann", instance="i-1", session=3 * REBALANCE), Consumer(stage, "bob")
+    stage.stable(ann, bob)
+    bob.protocols = Consumer(stage, protocols=[("range", b"other")]).protocols
+    bob.join()
+    stage.advance(REBALANCE)  # ann does not join: bob leads
+    bob.take_join_answer()
+    bob.sync()
+    stage.settle()
+    stage.kill()
+    assert stage.group().members.leader == bob.member_id
 
 
 def test_a_rebalance_under_way_falls_back_to_the_last_generation() -> None:
@@ -103,6 +117,7 @@ def test_a_group_that_has_become_too_large_rebalances() -> None:
     stage.stable(ann, bob)
     stage.set(group_max_size=1)
     stage.stop_and_start()
+    assert stage.state() is GroupState.PREPARING_REBALANCE
     first = ann.join()
     assert bob.join().result(0).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert first.result(0).error is ErrorCode.NONE

@@ -212,3 +212,15 @@ def test_a_new_id_that_could_not_be_stored_leaves_the_old_one() -> None:
     stage.settle()
     assert answer.result(0).error is ErrorCode.NONE
     assert ann.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_stop_while_a_new_id_is_lost_leaves_no_timer() -> None:
+    stage = Stage()
+    ann = static(stage, "ann")
+    stage.stable(ann)
+    stage.break_disk()
+    answer = restarted(ann).join()
+    stage.groups.stop()
+    assert answer.result(0).error is ErrorCode.NOT_COORDINATOR
+    stage.settle()
+    assert stage.timers.armed == 0

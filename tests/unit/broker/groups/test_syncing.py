@@ -100,6 +100,36 @@ def test_assignments_that_become_durable_too_late_are_not_given_out() -> None:
     assert stage.state() is GroupState.PREPARING_REBALANCE
 
 
+def test_assignments_of_a_generation_that_is_over_are_not_given_to_the_next() -> None:
+    stage = Stage()
+    ann, bob = joined(stage, "ann", "bob")
+    leader = ann.sync({ann.member_id: b"old", bob.member_id: b"old"})
+    cat = Consumer(stage, "cat")
+    for consumer in (cat, ann, bob):
+        consumer.join()
+    assert bob.take_join_answer().generation == 2
+    follower = bob.sync()
+    stage.settle()  # now they are durable
+    assert leader.result(0).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert stage.state() is GroupState.COMPLETING_REBALANCE
+    assert not follower.done()
+
+
+def test_a_session_begins_anew_with_the_assignment() -> None:
+    stage = Stage()
+    ann, bob = joined(stage, "ann", "bob")
+    follower = bob.sync()
+    for _ in range(2):
+        stage.advance(SESSION - 1)
+        assert ann.heartbeat() is ErrorCode.NONE
+    ann.sync({})
+    stage.advance(SESSION - 1)
+    assert follower.result(0).error is ErrorCode.NONE
+    assert ann.heartbeat() is ErrorCode.NONE
+    stage.advance(1)
+    assert bob.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_assignments_that_are_lost_begin_a_rebalance() -> None:
     stage = Stage()
     ann, bob = joined(stage, "ann", "bob")
@@ -156,10 +186,12 @@ def test_a_follower_that_never_syncs_is_removed_though_the_group_is_stable() -> 
     assert ann.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_nobody_is_removed_for_a_sync_that_came() -> None:
+def test_nobody_is_removed_for_a_join_or_sync_that_came() -> None:
     stage = Stage()
     ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
     stage.stable(ann, bob)
+    stage.stable(ann, bob)
+    assert ann.generation == bob.generation == 2
     for _ in range(2 * REBALANCE // SESSION):
         stage.advance(SESSION - 1)
         assert ann.heartbeat() is bob.heartbeat() is ErrorCode.NONE

@@ -1,0 +1,118 @@
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+import runnel
+from runnel.errors import AddressInUse, Closed, DirectoryOwned, InvalidSetting
+from runnel.log import open_log
+from tests.abuse.wire import Client, batch_of, create_topics, fetch, fetched, make_topics, parsed_address, produce
+from tests.abuse.wire import produced as outcome
+
+API_PRODUCE, API_FETCH, API_CREATE = 0, 1, 19
+
+
+def write(bootstrap: str, topic: str) -> int:
+    with Client(parsed_address(bootstrap)) as client:
+        client.send(produce(topic, batch_of(b"x")))
+        code, offset = outcome(client.read(API_PRODUCE, 9))
+        assert code == 0
+        return offset
+
+
+def test_a_broker_without_a_directory_leaves_nothing_behind():
+    with runnel.Broker() as broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        data = Path(broker.data)
+        assert data.is_dir()
+    assert not data.exists()
+    assert not data.parent.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runnel")]
+
+
+def test_a_broker_keeps_the_directory_that_it_was_given(tmp_path):
+    with runnel.Broker(tmp_path / "data") as broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        assert write(broker.bootstrap, "orders") == 0
+    with open_log(tmp_path / "data") as log:
+        assert log.was_clean
+        assert log.partition("orders").end_offset == 1
+
+
+def test_a_broker_goes_on_where_it_stopped():
+    with runnel.Broker() as broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        assert write(broker.bootstrap, "orders") == 0
+        broker.stop()
+        broker.start()
+        assert write(broker.bootstrap, "orders") == 1
+
+
+def test_a_stopped_broker_refuses_connections_and_has_no_address():
+    with runnel.Broker() as broker:
+        address = parsed_address(broker.bootstrap)
+        broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 10)
+        with pytest.raises(Closed, match="this broker is closed"):
+            _ = broker.bootstrap
+
+
+def test_stopping_twice_is_no_mistake():
+    with runnel.Broker() as broker:
+        broker.stop()
+        broker.stop()
+
+
+def test_a_port_in_use_is_told_and_a_later_start_works():
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    broker = runnel.Broker(listen=f"127.0.0.1:{port}")
+    try:
+        with pytest.raises(AddressInUse, match=f"cannot listen on 127.0.0.1:{port}"):  # noqa: RUF043
+            broker.start()
+        taken.close()
+        broker.start()
+        assert broker.bootstrap == f"127.0.0.1:{port}"
+    finally:
+        taken.close()
+        broker.close()
+
+
+def test_a_directory_in_use_is_told(tmp_path):
+    with runnel.Broker(tmp_path / "data"), pytest.raises(DirectoryOwned) as told:
+        runnel.Broker(tmp_path / "data").start()
+    assert told.value.pid == os.getpid()
+
+
+def test_a_setting_that_nobody_knows_is_told():
+    broker = runnel.Broker(settings={"no.such.setting": 1})
+    with pytest.raises(InvalidSetting, match=r"no\.such\.setting"):
+        broker.start()
+    broker.close()
+
+
+def test_settings_may_be_numbers_and_truths():
+    with runnel.Broker(settings={"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
+        with Client(parsed_address(broker.bootstrap)) as client:
+            client.send(create_topics("orders", partitions=-1))
+            assert client.read(API_CREATE, 5)["topics"][0]["num_partitions"] == 3
+
+
+def test_a_failed_start_leaves_no_thread_and_no_lock(tmp_path):
+    broker = runnel.Broker(tmp_path / "data", settings={"no.such.setting": 1})
+    with pytest.raises(InvalidSetting):
+        broker.start()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runnel")]
+    with runnel.Broker(tmp_path / "data") as other:
+        assert other.bootstrap
+
+
+def test_two_brokers_do_not_mix():
+    with runnel.Broker() as one, runnel.Broker() as other:
+        make_topics(parsed_address(one.bootstrap), "orders")
+        with Client(parsed_address(other.bootstrap)) as client:
+            client.send(fetch("orders"))
+            assert fetched(client.read(API_FETCH, 11))[0] == 3  # no such topic

@@ -1,0 +1,230 @@
+import asyncio
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from runnel.broker.cluster import METADATA_TOPIC
+from runnel.broker.node import Node, open_node
+from runnel.errors import TopicExists, UnknownTopic
+from runnel.log import open_log
+from runnel.records import Record
+from runnel.testing import FaultyFiles, StoppedClock
+from runnel.testing.machine import Crashed
+
+SETTINGS = {"runnel.low.disk.bytes": "0"}
+
+
+class Place:
+    """A data directory, with a node that can be started, stopped and lost."""
+
+    def __init__(self, data: str, files: FaultyFiles | None = None) -> None:
+        self.data = data
+        self.files = files
+        self.loop = asyncio.new_event_loop()
+        self.node = self.open()
+
+    def open(self) -> Node:
+        more = {"files": self.files} if self.files is not None else {}
+        return open_node(self.data, SETTINGS, loop=self.loop, clock=StoppedClock(), **more)
+
+    def run(self, work):
+        return self.loop.run_until_complete(work)
+
+    def restart(self) -> Node:
+        self.close_node()
+        self.node = self.open()
+        return self.node
+
+    def close_node(self) -> None:
+        self.node.stop()
+        self.node.close()
+
+    def names(self) -> set[str]:
+        return {topic.name for topic in self.node.topics.all() if not topic.is_internal}
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(str(tmp_path / "data"))
+    yield place
+    place.close_node()
+    place.loop.close()
+
+
+def folders(place: Place, topic: str) -> list[str]:
+    return sorted(path.name for path in Path(place.data).iterdir() if path.name.startswith(f"{topic}-"))
+
+
+# --- making and finding
+
+
+def test_a_topic_is_found_by_its_name_and_by_its_id(place):
+    topic = place.run(place.node.topics.create("orders", 2, {"retention.ms": "1000"}))
+    assert place.node.topics.find("orders") is topic
+    assert place.node.topics.find_id(topic.id) is topic
+    assert (topic.count, topic.configs, topic.settings.retention_ms) == (2, {"retention.ms": "1000"}, 1000)
+    assert place.node.topics.find_id(None) is None
+    assert place.node.topics.find_id(UUID(int=5)) is None
+
+
+def test_a_topic_has_its_files_when_it_is_made(place):
+    place.run(place.node.topics.create("orders", 3, {}))
+    assert folders(place, "orders") == ["orders-0", "orders-1", "orders-2"]
+
+
+def test_a_second_topic_of_the_same_name_is_refused(place):
+    place.run(place.node.topics.create("orders", 1, {}))
+    with pytest.raises(TopicExists, match="orders"):
+        place.run(place.node.topics.create("orders", 1, {}))
+
+
+def test_a_restart_keeps_topics_with_their_ids_configurations_and_records(place):
+    topic = place.run(place.node.topics.create("orders", 2, {"retention.ms": "1000"}))
+    topic.partition(1).append([Record(b"kept")])
+    again = place.restart().topics.find("orders")
+    assert (again.id, again.count, again.configs) == (topic.id, 2, {"retention.ms": "1000"})
+    assert again.partition(1).end_offset == 1
+
+
+def test_a_topic_that_is_made_again_has_another_id_and_no_records(place):
+    topic = place.run(place.node.topics.create("orders", 1, {}))
+    topic.partition(0).append([Record(b"gone")])
+    place.run(place.node.topics.delete("orders"))
+    again = place.run(place.node.topics.create("orders", 1, {}))
+    assert again.id != topic.id
+    assert again.partition(0).end_offset == 0
+    assert place.node.topics.find_id(topic.id) is None
+
+
+def test_a_topic_has_the_partitions_that_it_has(place):
+    topic = place.run(place.node.topics.create("orders", 2, {}))
+    for number in (-1, 2):
+        with pytest.raises(IndexError):
+            topic.partition(number)
+
+
+def test_a_topic_grows_and_keeps_what_it_has(place):
+    topic = place.run(place.node.topics.create("orders", 1, {}))
+    topic.partition(0).append([Record(b"kept")])
+    assert place.run(place.node.topics.grow("orders", 3)) is topic
+    assert topic.count == 3
+    assert topic.partition(0).end_offset == 1
+    assert place.restart().topics.find("orders").count == 3
+
+
+def test_names_that_differ_in_dots_and_underscores_collide(place):
+    place.run(place.node.topics.create("a.b_c", 1, {}))
+    topics = place.node.topics
+    assert topics.collides_with("a_b.c") == "a.b_c"
+    assert topics.collides_with("a.b_c") is None
+    assert topics.collides_with("abc") is None
+
+
+# --- deleting
+
+
+def test_a_deleted_topic_is_gone_with_its_files_after_a_restart_too(place):
+    place.run(place.node.topics.create("orders", 2, {}))
+    place.run(place.node.topics.delete("orders"))
+    assert place.node.topics.find("orders") is None
+    assert folders(place, "orders") == []
+    place.restart()
+    assert place.names() == set()
+
+
+def test_a_topic_that_is_not_there_cannot_be_deleted(place):
+    with pytest.raises(UnknownTopic, match="orders"):
+        place.run(place.node.topics.delete("orders"))
+
+
+def test_those_who_want_to_know_are_told_of_a_deletion(place):
+    told = []
+    place.node.topics.when_deleted.append(told.append)
+    place.run(place.node.topics.create("orders", 1, {}))
+    place.run(place.node.topics.delete("orders"))
+    assert told == ["orders"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_made_leaves_no_files(place):
+    async def both() -> None:
+        making = asyncio.ensure_future(place.node.topics.create("orders", 300, {}))
+        while place.node.topics.find("orders") is None:
+            await asyncio.sleep(0)
+        await place.node.topics.delete("orders")
+        await asyncio.gather(making, return_exceptions=True)
+
+    place.run(both())
+    assert folders(place, "orders") == []
+    place.restart()
+    assert place.names() == set()
+
+
+def test_a_deletion_that_was_interrupted_anywhere_is_ended_or_never_was():
+    """The process dies at each operation of the disk in turn."""
+    crash_at, ended = 0, False
+    while not ended:
+        crash_at += 1
+        place = Place("/data", FaultyFiles(clock=StoppedClock(), chance=Random(crash_at)))
+        place.run(place.node.topics.create("orders", 2, {}))
+        place.run(place.node.topics.create("kept", 1, {}))
+        before = len(place.files.history)
+        place.files.crash_at = before + crash_at
+        try:
+            place.run(asyncio.wait_for(place.node.topics.delete("orders"), 30))
+            ended = True  # it has fewer operations than that
+        except BaseException as error:
+            if not _is_crash(error):
+                raise
+        place.files = place.files.kill()
+        place.node = place.open()
+        names = place.names()
+        assert names in ({"kept"}, {"kept", "orders"})
+        if "orders" not in names:
+            assert not [name for name in place.files.list("/data") if name.startswith("orders")]
+        place.close_node()
+        place.node = place.open()
+        assert place.names() == names
+        place.close_node()
+        place.loop.close()
+    assert crash_at > 3
+
+
+def _is_crash(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, Crashed) or "Crashed" in repr(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+# --- what the log alone has
+
+
+def test_partitions_that_were_written_with_the_log_alone_are_adopted(tmp_path, caplog):
+    data = str(tmp_path / "data")
+    with open_log(data) as log:
+        log.partition("orders", 0).append([Record(b"first")])
+        log.partition("orders", 2).append([Record(b"second")])
+    place = Place(data)
+    topic = place.node.topics.find("orders")
+    assert topic.count == 3
+    assert [topic.partition(number).end_offset for number in range(3)] == [1, 0, 1]
+    assert "topic orders was found in the data directory: it is served, with 3 partitions" in caplog.messages
+    first = topic.id
+    assert place.restart().topics.find("orders").id == first
+    place.close_node()
+    place.loop.close()
+
+
+def test_the_brokers_own_facts_are_no_topic(place):
+    assert place.node.topics.find(METADATA_TOPIC) is None
+    place.restart()
+    assert place.node.topics.find(METADATA_TOPIC) is None
+
+
+def test_the_topic_of_group_offsets_is_internal_and_found_without_a_word(place, caplog):
+    place.restart()
+    assert place.node.topics.find("__consumer_offsets").is_internal
+    assert not [line for line in caplog.messages if "__consumer_offsets" in line]
