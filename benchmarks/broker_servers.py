@@ -30,7 +30,7 @@ from tests.interop.kafka_server import (
     server_properties,
 )
 
-START_LIMIT = 300.0
+START_LIMIT = 120.0
 STOP_LIMIT = 60.0
 PAUSE = 0.002  # between two attempts to get an answer
 CRITICAL = 2  # of syslog

@@ -39,6 +39,7 @@ RECORDS = 8_000  # that are acknowledged before the next kill
 NEWCOMERS_RECORDS = 500
 PATIENCE = 90  # seconds that may pass before the demo gives up
 SHOWN = 10  # broken promises
+INTERRUPTED = 130
 WIDTH = 78
 KILL_HEADINGS = (
     "kill", "records\nacknowledged", "found\nafterwards", "lost", "offsets\ncommitted", "found\nafterwards",
@@ -328,6 +329,9 @@ def main(arguments: list[str] | None = None) -> int:
                 demo.broken += stuck.args[0]
             except RunnelError as error:
                 demo.broken.append(f"{demo.doing}: {error}")
+            except KeyboardInterrupt:
+                shutil.rmtree(folder, ignore_errors=True)  # the broker may be writing to it, and is killed next
+                return INTERRUPTED
     if demo.broken:
         console.print(failure(demo))
         return 1

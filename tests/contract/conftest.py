@@ -93,9 +93,10 @@ def runnel(
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("RUNNEL_BOOTSTRAP", bootstrap)
 
-    def run(*arguments: object, stdin: bytes = b"") -> Result:
+    def run(*arguments: object, stdin: bytes | io.RawIOBase = b"") -> Result:
+        stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else io.BufferedReader(stdin)
         monkeypatch.setattr("sys.argv", ["runnel", *map(str, arguments)])
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
         with pytest.raises(SystemExit) as ended:
             main()
         return Result(ended.value.code, *capsys.readouterr())

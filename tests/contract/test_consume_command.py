@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from runnel.client import Groups
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 RUNNEL = [sys.executable, "-c", "from runnel.cli import main; main()"]
 
 
@@ -73,7 +75,7 @@ def test_a_group_prints_each_record_once(runnel, admin, five, name):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_ctrl_c_and_sigterm_end_it_with_what_was_printed_committed(bootstrap, admin, five, name, number, code):
     command = [*RUNNEL, "consume", five, "--group", name, "--follow", "--bootstrap", bootstrap]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=BUFFERED)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(5)] == [b"0\n", b"1\n", b"2\n", b"3\n", b"4\n"]
     process.send_signal(number)

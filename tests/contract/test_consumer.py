@@ -202,6 +202,14 @@ def test_members_of_a_group_share_the_partitions(bootstrap, admin, producer, wid
     assert all(seen)
 
 
+def test_what_was_fetched_is_dropped_when_the_partitions_go_to_another_member(bootstrap, ten, name):
+    with Consumer(bootstrap, ten, group=name) as consumer:
+        list(consumer.records(1))
+        wait_until(lambda: consumer._waiting or consumer._fetch())
+        consumer._revoked(consumer._consumer, [])
+        assert not consumer._waiting
+
+
 def shares(admin, group):
     """How many partitions each member has, once the group is stable."""
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -92,6 +94,33 @@ def test_a_record_that_the_broker_refuses_is_told_with_what_was_written(runnel, 
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith(f'error: 1 record was not written: a record for topic "{topic}" is too large: ')
     assert result.err.splitlines()[0].endswith("; 0 records were written")
+
+
+class Endless(io.RawIOBase):
+    """A line that is too large, and then lines for as long as somebody reads them: a minute at most."""
+
+    def __init__(self) -> None:
+        self.first = bytes(2_000) + b"\n"
+        self.end = time.monotonic() + 60
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        line, self.first = self.first or b"x\n", b""
+        if time.monotonic() > self.end:
+            return 0
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def test_it_stops_at_the_first_record_that_is_refused(runnel, admin, topic):
+    admin.alter(topic, configs={"max.message.bytes": "1000"})
+    lines = Endless()
+    result = runnel("produce", topic, stdin=lines)
+    assert result.code == 1
+    assert "not written: a record for topic" in result.err
+    assert time.monotonic() < lines.end
 
 
 def test_an_unknown_topic_is_told_and_not_created(runnel, admin, name):

@@ -31,6 +31,7 @@ class ClientProcess:
     """One of them, and what it has told so far."""
 
     name: str
+    log: Path  # of what its library complains
     acknowledged: dict[int, int] = field(default_factory=dict)  # a record's number: its offset
     committed: dict[int, int] = field(default_factory=dict)  # a partition: the offset that the group has for sure
     errors: list[str] = field(default_factory=list)
@@ -40,9 +41,10 @@ class ClientProcess:
 
     def start(self, bootstrap: str) -> None:
         command = [sys.executable, "-m", "tests.crash.persistent_clients", self.name, bootstrap]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with self.log.open("w") as said:  # no pipe: one that nobody empties would stop them
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+            )
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 
@@ -73,15 +75,12 @@ class ClientProcess:
         limit.start()
         assert process.stdin is not None
         process.stdin.close()
-        assert process.stderr is not None
-        said = process.stderr.read()
-        process.stderr.close()
         self._thread.join()
         assert process.stdout is not None
         process.stdout.close()
         limit.cancel()
         if process.wait() != 0:
-            self.errors.append(f"ended with {process.returncode}: {said[-2000:]}")
+            self.errors.append(f"ended with {process.returncode}: {self.log.read_text()[-2000:]}")
 
 
 class Scene:
@@ -90,8 +89,8 @@ class Scene:
     def __init__(self, directory: Path, chance: random.Random) -> None:
         self.chance = chance
         self.broker = BrokerProcess(directory, {"group.min.session.timeout.ms": 1000})
-        self.writers = [ClientProcess(name) for name in WRITERS]
-        self.reader = ClientProcess("group")
+        self.writers = [ClientProcess(name, directory / f"{name}.log") for name in WRITERS]
+        self.reader = ClientProcess("group", directory / "group.log")
 
     @property
     def clients(self) -> list[ClientProcess]:

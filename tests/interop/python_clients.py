@@ -42,7 +42,7 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-LIMIT = 60.0  # seconds for what takes a moment on an idle machine
+LIMIT = 15.0  # seconds for what takes a moment on an idle machine
 POLL = 0.05  # seconds that one look for records may wait
 HEARTBEAT = 100  # milliseconds
 METADATA_AGE = 250  # milliseconds after which a client looks for new topics and partitions

@@ -217,9 +217,8 @@ def write_to_each(bootstrap: str, topic: str, partitions: int = 4, start: int = 
 
 
 def add_partitions(bootstrap: str, topic: str, total: int) -> None:
-    for added in (
-        AdminClient({"bootstrap.servers": bootstrap}).create_partitions([NewPartitions(topic, total)]).values()
-    ):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for added in admin.create_partitions([NewPartitions(topic, total)]).values():
         added.result(LIMIT)
 
 

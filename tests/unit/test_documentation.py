@@ -85,6 +85,7 @@ def test_the_python_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path,
         exec(compile(lines_before + block[1], page, "exec"), names)
         printed = capsys.readouterr().out
         assert block[2] is None or printed == block[2]
+    names.clear()  # a client of a page would go on, and look for its broker
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=name)

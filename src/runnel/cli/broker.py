@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,15 @@ from runnel.cli.structured_log import log_to_stderr
 if TYPE_CHECKING:
     from runnel.broker.server import Server
 
+ADDRESS = re.compile(r"(\[[^\]]*\]|[^:\[\]/,]*):\d{1,5}")
+
+
+def _address_form(text: str | None) -> str | None:
+    if text is not None and not ADDRESS.fullmatch(text):
+        raise typer.BadParameter(f"'{text}' is not of the form HOST:PORT.")
+    return text
+
+
 broker = noun("Run a broker that every Kafka client can use.")
 
 
@@ -23,7 +33,10 @@ def start(
     listen: Annotated[
         str | None,
         typer.Option(
-            "--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:9092]"
+            "--listen",
+            callback=_address_form,
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:9092]",
         ),
     ] = None,
     settings: Annotated[
@@ -35,7 +48,12 @@ def start(
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics, /health and /ready there."),
+        typer.Option(
+            "--metrics",
+            callback=_address_form,
+            metavar="HOST:PORT",
+            help="Serve Prometheus metrics, /health and /ready there.",
+        ),
     ] = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Write the log as JSON, one object a line.")] = False,
 ) -> None:

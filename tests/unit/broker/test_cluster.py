@@ -92,19 +92,23 @@ def test_reserved_ids_follow_each_other():
 # --- in a log
 
 
+def write(stage: Stage, *entries: Entry) -> None:
+    done = open_cluster(stage.log).submit(lambda _: Decision(None, entries))
+    stage.log.commit()
+    done.result(0)
+
+
 def test_what_was_decided_is_there_after_a_power_cut():
     stage = Stage()
-    cluster = open_cluster(stage.log)
-    cluster.run(lambda _: Decision(None, [topic_entry(CLOCK, ORDERS), producer_ids_entry(CLOCK, 9)]))
+    write(stage, topic_entry(CLOCK, ORDERS), producer_ids_entry(CLOCK, 9))
     again = open_cluster(stage.lose_power())
     assert again.read(lambda state: (state.topics, state.next_producer_id)) == ({"orders": ORDERS}, 9)
 
 
 def test_an_entry_that_cannot_be_read_stops_the_start_with_its_place():
     stage = Stage()
-    journal = PartitionJournal(stage.partition(METADATA_TOPIC))
-    open_cluster(stage.log).run(lambda _: Decision(None, [Entry(b'["cluster-id", ""]', b'"abc"', 0)]))
-    journal.append([Entry(b'["shiny", ""]', b"1", 0)])
+    write(stage, Entry(b'["cluster-id", ""]', b'"abc"', 0))
+    PartitionJournal(stage.partition(METADATA_TOPIC)).append([Entry(b'["shiny", ""]', b"1", 0)])
     stage.log.commit()
     with pytest.raises(ReplayFailed, match=r"the entry at offset 1 of .*__runnel_metadata-0.* cannot be replayed"):
         open_cluster(stage.kill())

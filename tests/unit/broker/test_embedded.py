@@ -71,7 +71,7 @@ def test_a_port_in_use_is_told_and_a_later_start_works():
     port = taken.getsockname()[1]
     broker = runnel.Broker(listen=f"127.0.0.1:{port}")
     try:
-        with pytest.raises(AddressInUse, match=f"cannot listen on 127.0.0.1:{port}"):  # noqa: RUF043
+        with pytest.raises(AddressInUse, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
             broker.start()
         taken.close()
         broker.start()
@@ -95,10 +95,10 @@ def test_a_setting_that_nobody_knows_is_told():
 
 
 def test_settings_may_be_numbers_and_truths():
-    with runnel.Broker(settings={"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
-        with Client(parsed_address(broker.bootstrap)) as client:
-            client.send(create_topics("orders", partitions=-1))
-            assert client.read(API_CREATE, 5)["topics"][0]["num_partitions"] == 3
+    settings = {"num.partitions": 3, "auto.create.topics.enable": False}
+    with runnel.Broker(settings=settings) as broker, Client(parsed_address(broker.bootstrap)) as client:
+        client.send(create_topics("orders", partitions=-1))
+        assert client.read(API_CREATE, 5)["topics"][0]["num_partitions"] == 3
 
 
 def test_a_failed_start_leaves_no_thread_and_no_lock(tmp_path):

@@ -35,10 +35,10 @@ def get(exposition: Exposition, path: str) -> tuple[int, str]:
 
 
 def numbers(exposition: Exposition) -> dict[tuple[str, ...], float]:
-    """By name and labels."""
+    """By name and labels: a topic before its partition."""
     _, text = get(exposition, "/metrics")
     return {
-        (sample.name, *sample.labels.values()): sample.value
+        (sample.name, *(value for _, value in sorted(sample.labels.items(), reverse=True))): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }

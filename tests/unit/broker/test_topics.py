@@ -1,33 +1,31 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 from uuid import UUID
 
 import pytest
 
-from runnel.broker.cluster import METADATA_TOPIC
+from runnel.broker.cluster import METADATA_TOPIC, TopicFacts, topic_entry
 from runnel.broker.node import Node, open_node
 from runnel.errors import TopicExists, UnknownTopic
 from runnel.log import open_log
 from runnel.records import Record
-from runnel.testing import FaultyFiles, StoppedClock
-from runnel.testing.machine import Crashed
+from runnel.replay import Decision
+from runnel.testing import StoppedClock
 
 SETTINGS = {"runnel.low.disk.bytes": "0"}
 
 
 class Place:
-    """A data directory, with a node that can be started, stopped and lost."""
+    """A data directory, with a node that can be started again."""
 
-    def __init__(self, data: str, files: FaultyFiles | None = None) -> None:
+    def __init__(self, data: str) -> None:
         self.data = data
-        self.files = files
         self.loop = asyncio.new_event_loop()
         self.node = self.open()
 
     def open(self) -> Node:
-        more = {"files": self.files} if self.files is not None else {}
-        return open_node(self.data, SETTINGS, loop=self.loop, clock=StoppedClock(), **more)
+        return open_node(self.data, SETTINGS, loop=self.loop, clock=StoppedClock())
 
     def run(self, work):
         return self.loop.run_until_complete(work)
@@ -40,6 +38,10 @@ class Place:
     def close_node(self) -> None:
         self.node.stop()
         self.node.close()
+
+    def write_facts(self, facts: TopicFacts) -> None:
+        """As far as a change comes that is stopped after it was decided."""
+        self.node.cluster.run(lambda _: Decision(None, [topic_entry(StoppedClock(), facts)]))
 
     def names(self) -> set[str]:
         return {topic.name for topic in self.node.topics.all() if not topic.is_internal}
@@ -161,42 +163,27 @@ def test_a_topic_that_is_deleted_while_it_is_made_leaves_no_files(place):
     assert place.names() == set()
 
 
-def test_a_deletion_that_was_interrupted_anywhere_is_ended_or_never_was():
-    """The process dies at each operation of the disk in turn."""
-    crash_at, ended = 0, False
-    while not ended:
-        crash_at += 1
-        place = Place("/data", FaultyFiles(clock=StoppedClock(), chance=Random(crash_at)))
-        place.run(place.node.topics.create("orders", 2, {}))
-        place.run(place.node.topics.create("kept", 1, {}))
-        before = len(place.files.history)
-        place.files.crash_at = before + crash_at
-        try:
-            place.run(asyncio.wait_for(place.node.topics.delete("orders"), 30))
-            ended = True  # it has fewer operations than that
-        except BaseException as error:
-            if not _is_crash(error):
-                raise
-        place.files = place.files.kill()
-        place.node = place.open()
-        names = place.names()
-        assert names in ({"kept"}, {"kept", "orders"})
-        if "orders" not in names:
-            assert not [name for name in place.files.list("/data") if name.startswith("orders")]
-        place.close_node()
-        place.node = place.open()
-        assert place.names() == names
-        place.close_node()
-        place.loop.close()
-    assert crash_at > 3
+@pytest.mark.parametrize("removed", [(), (0,), (1,), (0, 1)], ids=str)
+def test_a_deletion_that_was_interrupted_is_ended_at_the_next_start(place, caplog, removed):
+    """Wherever the stop came: before the first file was removed, in between, or after the last."""
+    topic = place.run(place.node.topics.create("orders", 2, {}))
+    place.run(place.node.topics.create("kept", 1, {}))
+    place.write_facts(replace(topic.facts, deleting=True))
+    for number in removed:
+        place.node.log.delete("orders", number)
+    place.restart()
+    assert place.names() == {"kept"}
+    assert folders(place, "orders") == []
+    assert "topic orders is being deleted: the last stop came in between" in caplog.messages
+    again = place.run(place.node.topics.create("orders", 1, {}))
+    assert again.id != topic.id
 
 
-def _is_crash(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, Crashed) or "Crashed" in repr(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def test_a_topic_whose_files_were_not_made_before_a_stop_has_them_when_they_are_asked_for(place):
+    place.write_facts(TopicFacts("orders", UUID(int=5), 2, {}))
+    topic = place.restart().topics.find("orders")
+    assert topic.id == UUID(int=5)
+    assert topic.partition(1).end_offset == 0
 
 
 # --- what the log alone has

@@ -9,6 +9,7 @@ from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from tests.broker_wire import Wire, create_topic, metadata
+from tests.interop.kafka_server import free_port
 from tests.property.protocol.kio_messages import Kind, decoded
 
 NOT_ASKED = -(2**31)
@@ -44,16 +45,27 @@ def test_the_broker_tells_its_advertised_address(wire: Wire, runnel_broker: Brok
 
 
 def test_the_address_belongs_to_the_listener_that_was_asked() -> None:
+    outside = free_port()
     settings = {
-        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listeners": f"INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:{outside}",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
         "inter.broker.listener.name": "INSIDE",
         "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://broker.example:9094",
     }
     with Broker(settings=settings) as broker:
-        with Wire(broker.bootstrap) as wire:
-            (inside,) = metadata(wire)["brokers"]
-        assert f"{inside['host']}:{inside['port']}" == broker.bootstrap
+        found = []
+        for bootstrap in (broker.bootstrap, f"127.0.0.1:{outside}"):
+            with Wire(bootstrap) as wire:
+                (told,) = metadata(wire)["brokers"]
+                found.append(f"{told['host']}:{told['port']}")
+        assert found == [broker.bootstrap, "broker.example:9094"]
+
+
+def test_a_client_of_an_ipv6_listener_is_told_its_address() -> None:
+    with Broker(listen="[::1]:0") as broker, Wire(broker.bootstrap) as wire:
+        (told,) = metadata(wire)["brokers"]
+        assert told["host"] == "::1"
+        assert broker.bootstrap == f"[::1]:{told['port']}"
 
 
 def test_the_number_of_the_node_is_its_setting() -> None:
