@@ -50,7 +50,7 @@ def main() -> int:
         print("\n".join(names))
         return 0
     if options.record:
-        kept = load(suite.baseline) if options.only else None
+        kept = load(suite.baseline).limited_to(suite.list_names()) if options.only else None
         record(suite, names, directory, options.record, kept, console)
         return 0
     with address(options, suite, directory) as bootstrap:

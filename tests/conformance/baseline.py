@@ -5,7 +5,7 @@ it passed in every run on Apache Kafka. One that passed only sometimes is kept, 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,11 @@ class Baseline:
     @property
     def required(self) -> list[str]:
         return [name for name in self.results if self.requires(name)]
+
+    def limited_to(self, names: Collection[str]) -> "Baseline":
+        """The same without tests that are no longer there, or have another name."""
+        results = {name: told for name, told in self.results.items() if name in names}
+        return Baseline(self.about, results, self.seconds)
 
     def expected(self, name: str) -> str:
         """What Apache Kafka did, for people."""

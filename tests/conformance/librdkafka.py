@@ -79,6 +79,9 @@ SPLIT = {
     "0113_cooperative_rebalance": Split(
         "0113-cooperative_rebalance.cpp", "main_0113_cooperative_rebalance", "", r"[b-z]_\w+"
     ),
+    "0137_barrier_batch_consume": Split(
+        "0137-barrier_batch_consume.c", "main_0137_barrier_batch_consume", "do_test_", r"\w+"
+    ),
 }
 # Quick mode leaves nothing, or little, of these.
 NOT_QUICK = {

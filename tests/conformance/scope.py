@@ -38,6 +38,7 @@ OUT_OF_SCOPE = {
     "0126_oauthbearer_oidc": Reason(SASL, "authenticates with OAuth"),
     "0129_fetch_aborted_msgs": Reason(TRANSACTIONS, "aborts a transaction and fetches around its records"),
     "0135_sasl_credentials": Reason(SASL, "changes the password of a client"),
+    "0137_barrier_batch_consume/consume_batch_control_msgs": Reason(TRANSACTIONS, "commits and aborts some"),
     "0142_reauthentication": Reason(SASL, "authenticates again on a connection"),
     "0097_ssl_verify": Reason(TLS, "needs certificates"),
     "0170_share_consumer_subscription": Reason(SHARE_GROUPS, "subscribes"),
