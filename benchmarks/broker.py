@@ -5,6 +5,8 @@ directory, and leaves nothing behind. TMPDIR chooses the disk: on a file system 
 read is cold.
 """
 
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from tests.interop.kafka_distribution import KafkaUnavailable, kafka_classpath
 
 
 def run(options: Options) -> list[Figure]:
+    # As after Ctrl-C: without it both brokers would outlive a benchmark that was told to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     broker_bulk.kcat()
     try:
         kafka_classpath()

@@ -5,6 +5,7 @@ topic, which a start reads and does not change; the page cache holds them, for b
 """
 
 import errno
+import math
 import os
 import shutil
 import socket
@@ -75,7 +76,7 @@ def _fill(connection: socket.socket, partitions: int, size: int) -> None:
         for first in range(0, partitions, PARTITIONS_PER_REQUEST)
     ]
     under_way = 0
-    for _ in range(max(size // (BATCH * partitions), 1)):
+    for _ in range(math.ceil(size / (BATCH * partitions))):
         for request in frames:
             connection.sendall(request)
             under_way += 1

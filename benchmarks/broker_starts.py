@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from benchmarks import broker_wire as wire
 from benchmarks.broker_environment import DEVELOPMENT_PROGRAM
@@ -39,8 +40,10 @@ class Sample:
 
 
 def figures(options: Options, ours: Installation, peer: Installation) -> list[Figure]:
-    count = options.size(full=1_000, quick=100)
-    turns = take_turns("start", options.rounds, ours, peer, lambda installation: _sample(installation, count))
+    connections = options.size(full=500, quick=100)  # fewer than the files that a process may open by default
+    partitions = options.size(full=1_000, quick=100)
+    sample = partial(_sample, connections=connections, partitions=partitions)
+    turns = take_turns("start", options.rounds, ours, peer, sample)
     environment = "ready after start, environment of the tests"
     return [
         turns.figure("ready after start", "ms", lambda sample: sample.ready * 1e3, at_most(0.1)),
@@ -51,7 +54,7 @@ def figures(options: Options, ours: Installation, peer: Installation) -> list[Fi
     ]
 
 
-def _sample(installation: Installation, count: int) -> Sample:
+def _sample(installation: Installation, *, connections: int, partitions: int) -> Sample:
     in_development = _ready_in_development(installation)
     with fresh(installation) as broker:
         time.sleep(SETTLE)
@@ -60,8 +63,8 @@ def _sample(installation: Installation, count: int) -> Sample:
             ready=broker.seconds_to_ready,
             ready_in_development=in_development or broker.seconds_to_ready,
             idle=idle,
-            per_connection=_growth_with_connections(broker, count),
-            per_partition=_growth_with_partitions(broker, count),
+            per_connection=_growth_with_connections(broker, connections),
+            per_partition=_growth_with_partitions(broker, partitions),
         )
 
 

@@ -24,6 +24,15 @@ class TimestampType(StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
+class CompressionType(StrEnum):
+    PRODUCER = "producer"  # as it comes
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
     COMPACT = "compact"
@@ -58,6 +67,7 @@ class TopicSettings:
     message_timestamp_type: TimestampType = field(
         default=TimestampType.CREATE_TIME, metadata={"name": "message.timestamp.type"}
     )
+    compression_type: CompressionType = field(default=CompressionType.PRODUCER, metadata={"name": "compression.type"})
     cleanup_policy: tuple[CleanupPolicy, ...] = field(
         default=(CleanupPolicy.DELETE,), metadata={"name": "cleanup.policy"}
     )
@@ -69,6 +79,7 @@ class TopicSettings:
         # Whoever gave plain text means the types.
         kind = _timestamp_type("message.timestamp.type", self.message_timestamp_type)
         object.__setattr__(self, "message_timestamp_type", kind)
+        object.__setattr__(self, "compression_type", _compression_type("compression.type", self.compression_type))
         object.__setattr__(self, "cleanup_policy", _cleanup_policy("cleanup.policy", self.cleanup_policy))
 
     @property
@@ -130,6 +141,8 @@ def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
     name = metadata["name"]
     if name == "message.timestamp.type":
         return _timestamp_type(name, value)
+    if name == "compression.type":
+        return _compression_type(name, value)
     if name == "cleanup.policy":
         return _cleanup_policy(name, value)
     try:
@@ -143,6 +156,13 @@ def _timestamp_type(name: str, value: object) -> TimestampType:
         return TimestampType(str(value))
     except ValueError:
         raise InvalidSetting(name, value, " or ".join(TimestampType)) from None
+
+
+def _compression_type(name: str, value: object) -> CompressionType:
+    try:
+        return CompressionType(str(value))
+    except ValueError:
+        raise InvalidSetting(name, value, f"one of {', '.join(CompressionType)}") from None
 
 
 def _cleanup_policy(name: str, value: object) -> tuple[CleanupPolicy, ...]:

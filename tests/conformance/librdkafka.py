@@ -36,7 +36,6 @@ IN_PACKAGE = "package/deps/librdkafka/"
 # Tests are chosen by what a broker of this version can do.
 BROKER_VERSION = "4.3.0"
 
-
 TIME_LIMIT = 240.0
 # Tests that need as long as they allow themselves, on any broker, get this many times as long.
 LONGER = {"0059": 2.0}
@@ -84,26 +83,7 @@ SPLIT = {
     ),
 }
 # Quick mode leaves nothing, or little, of these.
-NOT_QUICK = {
-    "0018",
-    "0019",
-    "0022",
-    "0026",
-    "0030",
-    "0045",
-    "0050",
-    "0061",
-    "0082",
-    "0089",
-    "0102",
-    "0113",
-    "0122",
-    "0127",
-    "0132",
-    "0137",
-}
-
-
+NOT_QUICK = set("0018 0019 0022 0026 0030 0045 0050 0061 0082 0089 0102 0113 0122 0127 0132 0137".split())
 # Of these, the sub-tests with this text: the other ones need transactions.
 ONLY_SUBTESTS = {"0061": "without transactions"}
 

@@ -1,6 +1,5 @@
 """How one test of a foreign suite ended."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,9 +17,6 @@ class Outcome:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.result} ({self.seconds:.1f} s)"
-
-
-Tell = Callable[[Outcome], None]
 
 
 def tail(text: str, lines: int = 40) -> str:

@@ -42,9 +42,10 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-LIMIT = 15.0  # seconds for what takes a moment on an idle machine
+LIMIT = 60.0  # seconds for what takes a moment on an idle machine
 POLL = 0.05  # seconds that one look for records may wait
 HEARTBEAT = 100  # milliseconds
+LINGER = 10_000  # milliseconds that a batch waits for more, unless it is full or flushed
 METADATA_AGE = 250  # milliseconds after which a client looks for new topics and partitions
 
 Partition = tuple[str, int]
@@ -202,10 +203,8 @@ class ConfluentMember(Member):
             error = message.error()
             if error is None:
                 read.append(_read_by_confluent(message))
-            elif error.code() in (error.FENCED_INSTANCE_ID, error._FATAL):
-                raise Fenced(str(error))
             elif error.code() != error.UNKNOWN_TOPIC_OR_PART:  # a topic that is deleted, and may come back
-                raise AssertionError(str(error))
+                raise _fenced(error) or AssertionError(str(error))
         return read
 
     def assign(self, *partitions: Partition) -> None:
@@ -217,8 +216,11 @@ class ConfluentMember(Member):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         wanted = [confluent_kafka.TopicPartition(*each, offset) for each, offset in offsets.items()]
-        for result in self._consumer.commit(offsets=wanted, asynchronous=False):
-            assert result.error is None, result.error
+        try:
+            for result in self._consumer.commit(offsets=wanted, asynchronous=False):
+                assert result.error is None, result.error
+        except confluent_kafka.KafkaException as error:
+            raise _fenced(error.args[0]) or error from error
 
     def committed(self, partition: Partition) -> int | None:
         (found,) = self._consumer.committed([confluent_kafka.TopicPartition(*partition)], LIMIT)
@@ -245,6 +247,10 @@ class ConfluentMember(Member):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _fenced(error: confluent_kafka.KafkaError) -> Fenced | None:
+    return Fenced(str(error)) if error.code() in (error.FENCED_INSTANCE_ID, error._FATAL) else None
 
 
 def _read_by_confluent(message: Any) -> Read:
@@ -277,7 +283,7 @@ class Confluent(Library):
                 "batch.size": largest,
                 "batch.num.messages": len(records),
                 "message.max.bytes": largest + 100_000,
-                "linger.ms": 50,
+                "linger.ms": LINGER,
                 "log_level": 0,
             }
         )
@@ -344,9 +350,9 @@ class AiokafkaMember(Member):
     @staticmethod
     async def _started(settings: dict[str, Any], membership: Membership | None) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(**settings)
-        if membership is not None:
-            consumer.subscribe(topics=membership.topics, pattern=membership.pattern)
         await consumer.start()
+        if membership is not None:  # only now, because `start` would wait for an assignment
+            consumer.subscribe(topics=membership.topics, pattern=membership.pattern)
         return consumer
 
     def poll(self) -> list[Read]:
@@ -377,7 +383,10 @@ class AiokafkaMember(Member):
         self._events.run(seek())
 
     def pause(self, partition: Partition) -> None:
-        self._consumer.pause(aiokafka.TopicPartition(*partition))
+        async def pause() -> None:
+            self._consumer.pause(aiokafka.TopicPartition(*partition))
+
+        self._events.run(pause())
 
     def resume(self, partition: Partition) -> None:
         async def resume() -> None:
@@ -422,9 +431,9 @@ class Aiokafka(Library):
                 enable_idempotence=idempotent,
                 max_batch_size=largest,
                 max_request_size=largest + 100_000,
-                linger_ms=50,
             )
             async with producer:
+                # Nothing is sent before the batch is full or this coroutine waits, so that batches are large.
                 under_way = [
                     await producer.send(
                         topic, record.value, record.key, partition, record.timestamp, list(record.headers)
@@ -472,10 +481,7 @@ class KafkaPythonMember(Member):
             self._consumer.subscribe(topics=membership.topics, pattern=membership.pattern)
 
     def poll(self) -> list[Read]:
-        try:
-            polled = self._consumer.poll(timeout_ms=int(POLL * 1000), max_records=1_000)
-        except kafka.errors.FencedInstanceIdError as error:
-            raise Fenced(str(error)) from error
+        polled = self._consumer.poll(timeout_ms=int(POLL * 1000), max_records=1_000)
         return [_read_by_kafka_python(message) for messages in polled.values() for message in messages]
 
     def assign(self, *partitions: Partition) -> None:
@@ -485,9 +491,11 @@ class KafkaPythonMember(Member):
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        self._consumer.commit(
-            {kafka.TopicPartition(*each): kafka.OffsetAndMetadata(offset, "", -1) for each, offset in offsets.items()}
-        )
+        wanted = {kafka.TopicPartition(*each): kafka.OffsetAndMetadata(at, "", -1) for each, at in offsets.items()}
+        try:
+            self._consumer.commit(wanted)
+        except kafka.errors.FencedInstanceIdError as error:
+            raise Fenced(str(error)) from error
 
     def committed(self, partition: Partition) -> int | None:
         found: int | None = self._consumer.committed(kafka.TopicPartition(*partition))
@@ -543,7 +551,7 @@ class KafkaPython(Library):
             acks="all",
             batch_size=largest,
             max_request_size=largest + 100_000,
-            linger_ms=50,
+            linger_ms=LINGER,
         )
         with contextlib.closing(producer):
             under_way = [

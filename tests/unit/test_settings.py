@@ -127,10 +127,15 @@ def test_settings_are_read_by_kafkas_names() -> None:
     )
 
 
+def test_an_unknown_compression_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(InvalidSetting, match="expected one of producer, uncompressed, gzip, snappy, lz4, zstd"):
+        TopicSettings.from_names({"compression.type": "pigeon"})
+
+
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(InvalidSetting) as refused:
         TopicSettings.from_names({"segment.bites": 1})
-    assert refused.value.expected.startswith("one of cleanup.policy, flush.messages, flush.ms, index")
+    assert refused.value.expected.startswith("one of cleanup.policy, compression.type, flush.messages, flush.ms")
 
 
 @pytest.mark.parametrize(

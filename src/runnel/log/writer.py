@@ -27,8 +27,16 @@ from runnel.log.place import Place
 from runnel.log.segment import Segment
 from runnel.log.segments import Segments
 from runnel.log.snapshots import remove_snapshots, write_snapshot
-from runnel.records import NO_PRODUCER_ID, BatchHeader, place_parts, with_append_time
-from runnel.settings import INT32_MAX, TimestampType, TopicSettings
+from runnel.records import NO_PRODUCER_ID, BatchHeader, Codec, place_parts, recompressed, with_append_time
+from runnel.settings import INT32_MAX, CompressionType, TimestampType, TopicSettings
+
+CODECS = {
+    CompressionType.UNCOMPRESSED: Codec.NONE,
+    CompressionType.GZIP: Codec.GZIP,
+    CompressionType.SNAPPY: Codec.SNAPPY,
+    CompressionType.LZ4: Codec.LZ4,
+    CompressionType.ZSTD: Codec.ZSTD,
+}
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +99,9 @@ class Writer:
         header = admit(batch, self.settings, control=control)
         if not reserved:
             self._home.refuse_if_disk_low(len(batch))
+        if self.settings.compression_type is not CompressionType.PRODUCER and not control:
+            batch = recompressed(batch, CODECS[self.settings.compression_type])
+            header = admit(batch, self.settings)
         if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch = with_append_time(batch, self._home.clock.now())
             header = admit(batch, self.settings, control=control)

@@ -243,6 +243,16 @@ def with_append_time(batch: Buffer, now: int) -> bytes:
     return _checksummed(header, memoryview(batch)[HEADER_SIZE:])
 
 
+def recompressed(batch: Buffer, codec: Codec) -> Buffer:
+    """The same batch with its records compressed by `codec`; itself if they are already."""
+    header = parse_header(batch)
+    if header.codec is codec:
+        return batch
+    body = compress(codec, decompress(header.codec, memoryview(batch)[HEADER_SIZE:]))
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return _checksummed(header._replace(length=HEADER_SIZE - LENGTH_PREFIX + len(body), attributes=attributes), body)
+
+
 def _checksummed(header: BatchHeader, body: Buffer) -> bytes:
     try:
         start = HEADER.pack(*header)

@@ -14,6 +14,10 @@ from tests.abuse.wire import produced as outcome
 API_PRODUCE, API_FETCH, API_CREATE = 0, 1, 19
 
 
+def our_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("runnel")}
+
+
 def write(bootstrap: str, topic: str) -> int:
     with Client(parsed_address(bootstrap)) as client:
         client.send(produce(topic, batch_of(b"x")))
@@ -23,13 +27,14 @@ def write(bootstrap: str, topic: str) -> int:
 
 
 def test_a_broker_without_a_directory_leaves_nothing_behind():
+    before = our_threads()
     with runnel.Broker() as broker:
         make_topics(parsed_address(broker.bootstrap), "orders")
         data = Path(broker.data)
         assert data.is_dir()
     assert not data.exists()
     assert not data.parent.exists()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runnel")]
+    assert our_threads() <= before
 
 
 def test_a_broker_keeps_the_directory_that_it_was_given(tmp_path):
@@ -102,10 +107,11 @@ def test_settings_may_be_numbers_and_truths():
 
 
 def test_a_failed_start_leaves_no_thread_and_no_lock(tmp_path):
+    before = our_threads()
     broker = runnel.Broker(tmp_path / "data", settings={"no.such.setting": 1})
     with pytest.raises(InvalidSetting):
         broker.start()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("runnel")]
+    assert our_threads() <= before
     with runnel.Broker(tmp_path / "data") as other:
         assert other.bootstrap
 

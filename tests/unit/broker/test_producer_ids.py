@@ -14,13 +14,17 @@ def given(log: Log, count: int) -> list[int]:
 
     async def ask() -> list[int]:
         ids = ProducerIds(open_cluster(log), CLOCK)
-        return await asyncio.gather(*(ids.next() for _ in range(count)))
+        asked = asyncio.gather(*(ids.next() for _ in range(count)))
+        while not asked.done():
+            log.commit()
+            await asyncio.sleep(0)
+        return asked.result()
 
     return asyncio.run(ask())
 
 
 def start(files: FaultyFiles) -> Log:
-    return open_log("/data", files=files, clock=CLOCK)
+    return open_log("/data", files=files, clock=CLOCK, background=False)
 
 
 def test_no_id_is_given_out_twice_by_one_process():

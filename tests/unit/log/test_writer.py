@@ -6,7 +6,7 @@ import pytest
 
 from runnel.errors import DamagedLog, InvalidBatch, PartitionFailed
 from runnel.log import TopicSettings
-from runnel.records import Producer, Record, build_batch, parse_header
+from runnel.records import Codec, Producer, Record, build_batch, parse_header
 from runnel.records.batch import HEADER_SIZE, _checksummed
 from tests.unit.log.stage import DATA, Stage, batch, fill, offsets
 
@@ -446,3 +446,12 @@ def test_an_offset_that_was_given_out_and_lost_fails_the_partition_instead_of_le
     assert partition.heal()
     assert partition.append_batch(batch(b"tea")).base_offset == 2
     assert [record.offset for record in partition.records()] == [0, 1, 2]
+
+
+def test_a_topic_can_have_its_batches_compressed_its_own_way() -> None:
+    stage = Stage()
+    partition = stage.partition(compression_type="zstd")
+    partition.append([Record(b"tea" * 100), Record(b"coffee")], codec=Codec.GZIP)
+
+    assert parse_header(partition.read(0).data).codec is Codec.ZSTD
+    assert [record.value for record in partition.records()] == [b"tea" * 100, b"coffee"]

@@ -21,6 +21,7 @@ from runnel.records import (
     compress,
     parse_header,
     place,
+    recompressed,
     records_of,
     validate,
     with_append_time,
@@ -565,3 +566,23 @@ def test_records_over_the_limit_are_refused():
 def test_records_within_the_limit_are_read():
     batch = batch_of(bytes(100_000), codec=Codec.GZIP)
     assert records_of(batch, limit=100_020)[0].value == bytes(100_000)
+
+
+@pytest.mark.parametrize("before", Codec)
+@pytest.mark.parametrize("after", Codec)
+def test_a_batch_can_be_compressed_anew(before: Codec, after: Codec) -> None:
+    batch = build_batch(
+        [Record(b"a" * 100, b"k", 1_000), Record(None, None, 2_000)], codec=before, producer=Producer(7, 1, 3)
+    )
+    again = recompressed(batch, after)
+
+    header = validate(again)
+    assert header.codec is after
+    assert header.size == len(again)
+    assert header[5:12] == validate(batch)._replace(attributes=header.attributes)[5:12]
+    assert records_of(again) == records_of(batch)
+
+
+def test_a_batch_that_is_compressed_so_already_is_left_alone() -> None:
+    batch = build_batch([Record(b"a")], codec=Codec.LZ4)
+    assert recompressed(batch, Codec.LZ4) is batch

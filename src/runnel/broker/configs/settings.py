@@ -17,7 +17,7 @@ from runnel.broker.configs.catalogue import treat
 from runnel.broker.configs.listeners import EVERYWHERE, PROTOCOLS, Listener, Protocol, parse_listeners, parse_protocols
 from runnel.broker.configs.values import as_text, check_fields, flag, number, parsed, text, words
 from runnel.errors import InvalidSetting
-from runnel.settings import DAY, GIB, INT32_MAX, INT64_MAX, KIB, MIB, MINUTE, SECOND, LogSettings
+from runnel.settings import DAY, GIB, INT32_MAX, INT64_MAX, KIB, MIB, MINUTE, SECOND, CompressionType, LogSettings
 
 HOUR = 60 * MINUTE
 DEFAULT_LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092)
@@ -84,7 +84,7 @@ class BrokerSettings:
     log_message_timestamp_before_max_ms: int = number(INT64_MAX, 0)
     log_message_timestamp_after_max_ms: int = number(HOUR, 0)
     log_cleanup_policy: tuple[str, ...] = words(("delete",), ("compact", "delete"))
-    compression_type: str = text("producer", ("producer",))
+    compression_type: str = text("producer", tuple(CompressionType))
 
     # care of the log
     log_retention_check_interval_ms: int = number(5 * MINUTE, 1)

@@ -14,8 +14,6 @@ from runnel.settings import INT64_MAX, TopicSettings
 if TYPE_CHECKING:
     from runnel.broker.node import Node
 
-NOT_THE_LOGS = ("compression.type",)  # the log takes batches as they come
-
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """InvalidSetting if a name is unknown, or a value cannot be or would be a promise that is not kept."""
@@ -36,7 +34,7 @@ def topic_settings(broker: BrokerSettings, configs: Mapping[str, str]) -> TopicS
         # Kafka's "never" leaves it to us, and we sync before we answer.
         if int(told[name]) >= INT64_MAX:
             del told[name]
-    return TopicSettings.from_names({name: value for name, value in told.items() if name not in NOT_THE_LOGS})
+    return TopicSettings.from_names(told)
 
 
 def described_topic_configs(node: Node, configs: Mapping[str, str]) -> list[dict[str, Any]]:

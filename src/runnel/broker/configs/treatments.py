@@ -62,7 +62,7 @@ BROKER = {
     "log.message.timestamp.before.max.ms": "the default of a topic's message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms": "the default of a topic's message.timestamp.after.max.ms",
     "log.cleanup.policy": "the default of a topic's cleanup.policy",
-    "compression.type": "producer: a batch stays as its producer compressed it",
+    "compression.type": "the default of a topic's compression.type",
     "log.retention.check.interval.ms": "how often segments are looked at that may be too old or too many",
     "log.flush.offset.checkpoint.interval.ms": "how often a start after a crash is made short by a checkpoint",
     "producer.id.expiration.ms": "how long a silent idempotent producer is remembered",
@@ -77,7 +77,7 @@ BROKER = {
 TOPIC = {
     "cleanup.policy": "delete: retention removes old segments. compact: kept and shown, but nothing is compacted yet; "
     "retention then removes nothing, unless delete stands there too",
-    "compression.type": "producer: a batch stays as its producer compressed it",
+    "compression.type": "producer keeps a batch as it came; another one compresses it anew when it is appended",
     "flush.messages": "answer an append once it is written, and sync after so many records; the default syncs first",
     "flush.ms": "answer an append once it is written, and sync so many milliseconds later; the default syncs first",
     "index.interval.bytes": "how many bytes of batches lie between two entries of an index",
@@ -107,7 +107,7 @@ NO_SECURITY = "there is no authentication and no encryption yet"
 NO_JAVA = "a Java class cannot be loaded here"
 OWN_THREADS = "one event loop serves all connections"
 OWN_METRICS = "metrics are for Prometheus here: see runnel broker start --metrics"
-AS_PRODUCED = "a batch stays as its producer compressed it"
+OWN_LEVELS = "the codecs' own levels are used"
 NO_PURGATORY = "a waiting request is dropped when it is answered"
 
 IGNORED_BROKER = {
@@ -117,7 +117,7 @@ IGNORED_BROKER = {
     "background.threads": OWN_THREADS,
     "broker.heartbeat.interval.ms": ONE_CONTROLLER,
     "broker.session.timeout.ms": ONE_CONTROLLER,
-    "compression.*": AS_PRODUCED,
+    "compression.*": OWN_LEVELS,
     "connection.failed.authentication.delay.ms": NO_SECURITY,
     "connections.max.reauth.ms": NO_SECURITY,
     "controlled.shutdown.enable": ONE_BROKER,
@@ -210,7 +210,7 @@ REFUSED_BROKER = {
 }
 
 IGNORED_TOPIC = {
-    "compression.*": AS_PRODUCED,
+    "compression.*": OWN_LEVELS,
     "delete.retention.ms": NO_COMPACTION,
     "file.delete.delay.ms": "a segment's files are deleted at once",
     "follower.replication.throttled.replicas": ONE_BROKER,
@@ -253,8 +253,6 @@ REFUSED: dict[str, dict[str, str]] = {
 # --- values that are refused though Kafka takes them
 
 REFUSED_VALUES = {
-    ("broker", "compression.type"): ("producer", AS_PRODUCED),
-    ("topic", "compression.type"): ("producer", AS_PRODUCED),
     ("broker", "process.roles"): ("broker", "a controller alone is of no use here"),
 }
 

@@ -129,9 +129,9 @@ def test_each_resource_gets_its_own_answer(stage: NodeStage) -> None:
             "setting retention.sm = '1' (expected a topic configuration that Kafka knows, such as retention.ms)",
         ),
         (
-            ("compression.type", SET, "gzip"),
+            ("compression.type", SET, "pigeon"),
             ErrorCode.INVALID_CONFIG,
-            "setting compression.type = 'gzip' (expected producer: a batch stays as its producer compressed it)",
+            "setting compression.type = 'pigeon' (expected one of uncompressed, zstd, lz4, snappy, gzip, producer)",
         ),
         (
             ("remote.storage.enable", SET, "true"),

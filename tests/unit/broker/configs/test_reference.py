@@ -41,8 +41,6 @@ def shown(default: str | None) -> str:
 
 
 def values(config: Config) -> str:
-    if config.name == "compression.type":
-        return "producer"
     expected = config.expected.removeprefix("a whole number of ").removeprefix("a whole number ")
     return expected.replace("a whole number", "a number")
 

@@ -86,7 +86,10 @@ def test_names_are_read_and_what_is_ignored_is_told() -> None:
             {"process.roles": "controller"},
             "setting process.roles = 'controller' (expected broker: a controller alone is of no use here)",
         ),
-        ({"compression.type": "gzip"}, "setting compression.type = 'gzip' (expected one of producer)"),
+        (
+            {"compression.type": "pigeon"},
+            "setting compression.type = 'pigeon' (expected one of producer, uncompressed, gzip, snappy, lz4, zstd)",
+        ),
         (
             {"default.replication.factor": "3"},
             "setting default.replication.factor = 3 (expected 1: there is one broker; or set "
