@@ -36,6 +36,7 @@ class ClientProcess:
     committed: dict[int, int] = field(default_factory=dict)  # a partition: the offset that the group has for sure
     errors: list[str] = field(default_factory=list)
     sent: int | None = None
+    told: threading.Event = field(default_factory=threading.Event)  # set by each line
     _process: subprocess.Popen[str] | None = None
     _thread: threading.Thread | None = None
 
@@ -52,15 +53,19 @@ class ClientProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            match line.split():
-                case ["acknowledged", number, offset]:
-                    self.acknowledged[int(number)] = int(offset)
-                case ["committed", partition, offset]:
-                    self.committed[int(partition)] = int(offset)
-                case ["sent", number]:
-                    self.sent = int(number)
-                case _:
-                    self.errors.append(line.strip())
+            self._note(line)
+            self.told.set()
+
+    def _note(self, line: str) -> None:
+        match line.split():
+            case ["acknowledged", number, offset]:
+                self.acknowledged[int(number)] = int(offset)
+            case ["committed", partition, offset]:
+                self.committed[int(partition)] = int(offset)
+            case ["sent", number]:
+                self.sent = int(number)
+            case _:
+                self.errors.append(line.strip())
 
     @property
     def progress(self) -> int:
@@ -119,6 +124,10 @@ class Scene:
         wait_until(lambda: not stuck() or any(client.errors for client in self.clients), lambda: f"{stuck()} got on")
         more = sum(client.progress for client in self.writers) + self.chance.randrange(120)
         wait_until(lambda: sum(client.progress for client in self.writers) >= more, "some more was written")
+        # The moment after an answer is the one in which it may turn out to have been given too early.
+        client = self.chance.choice(self.clients)
+        client.told.clear()
+        client.told.wait(1)
         self.broker.kill()
         committed = dict(self.reader.committed)  # whatever it tells later was answered by the next broker, or before
         self.broker.start()

@@ -56,6 +56,9 @@ async def _serve(
         await server.stop()
         if exposition is not None:
             exposition.close()
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second one must not make a clean end look like a kill
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _tell_start(server: Server) -> None:

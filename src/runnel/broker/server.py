@@ -48,6 +48,7 @@ class Server:
         self._lines = 0
         self._period_ends = 0
         self._care: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def settings(self) -> BrokerSettings:
@@ -79,6 +80,7 @@ class Server:
 
     async def stop(self) -> None:
         """Answer what is under way and stop cleanly."""
+        self._stopping = True
         for server in self._servers:
             server.close()
         if self._care is not None:
@@ -98,6 +100,8 @@ class Server:
     def admit(self, connection: Connection) -> str | None:
         """None, or why the connection is refused."""
         settings = self.settings
+        if self._stopping:
+            return "the broker is stopping"
         refused = self._admitted.admit(connection.host, settings.max_connections, settings.max_connections_per_ip)
         if refused:
             self.counters.refused_connections += 1
