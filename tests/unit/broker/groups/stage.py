@@ -81,6 +81,7 @@ class HandTimers:
 class Stage:
     def __init__(self, *, files: FaultyFiles | None = None, **settings: Any) -> None:
         self.clock = StoppedClock()
+        self.chance = Random(1)  # goes on over restarts: an id is never given twice
         self.files = files or FaultyFiles(clock=self.clock)
         self.settings = BrokerSettings(group_initial_rebalance_delay_ms=0)
         self.set(**settings)
@@ -100,7 +101,7 @@ class Stage:
             settings=lambda: self.settings,
             clock=self.clock,
             timers=self.timers,
-            chance=Random(1),
+            chance=self.chance,
             files=self.files,
         )
         self.groups.start()
