@@ -84,6 +84,14 @@ def test_one_signal_is_enough_though_many_are_connected_and_say_nothing(broker):
         client.close()
 
 
+def test_more_signals_change_nothing(broker):
+    process = broker.process
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        os.kill(process.pid, number)
+    assert process.wait(60) == 0
+    assert (broker.data / CLEAN_MARK).exists()
+
+
 def test_those_who_wait_for_records_are_answered_at_once(broker):
     with Client(broker.address) as client:
         client.send(fetch(TOPIC, max_wait=600_000, min_bytes=1, correlation_id=5))
@@ -112,6 +120,7 @@ def wait_until_it_waits(broker: BrokerProcess) -> None:
             assert client.is_answered()
 
 
+@pytest.mark.servers  # it takes as long as the broker is patient
 def test_a_client_that_does_not_read_cannot_hold_up_a_stop_for_ever(broker):
     with Client(broker.address) as client:
         for number in range(20):

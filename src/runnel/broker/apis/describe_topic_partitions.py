@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from runnel.broker import operations
+from runnel.broker.apis.metadata import described_topic, missing_topic
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import mistake_in_name
-from runnel.broker.topics import Topic
 from runnel.protocol.error_codes import ErrorCode
 
 
@@ -23,7 +23,7 @@ def handle(node: Node, request: Request) -> Body:
     names = sorted({asked["name"] for asked in body["topics"]} or {topic.name for topic in node.topics.all()})
     cursor = body["cursor"] or {"topic_name": "", "partition_index": 0}
     if cursor["partition_index"] < 0:
-        return _answer([_missing(name, ErrorCode.INVALID_REQUEST) for name in names], None)
+        return _answer([missing_topic(name, ErrorCode.INVALID_REQUEST) for name in names], None)
     left = max(1, min(body["response_partition_limit"], node.settings.max_request_partition_size_limit))
     topics: list[dict[str, Any]] = []
     for name in names:
@@ -35,10 +35,12 @@ def handle(node: Node, request: Request) -> Body:
         topic = node.topics.find(name)
         if topic is None:
             illegal = mistake_in_name(name, node.topics) is not None
-            topics.append(_missing(name, ErrorCode.INVALID_TOPIC if illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topics.append(
+                missing_topic(name, ErrorCode.INVALID_TOPIC if illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            )
             continue
         shown = range(first, min(topic.count, first + left))
-        topics.append(_topic(node, topic, shown))
+        topics.append(described_topic(node, topic, shown, operations.TOPIC))
         left -= len(shown)
         if shown.stop < topic.count:
             return _answer(topics, {"topic_name": name, "partition_index": shown.stop})
@@ -47,38 +49,3 @@ def handle(node: Node, request: Request) -> Body:
 
 def _answer(topics: list[dict[str, Any]], cursor: dict[str, Any] | None) -> dict[str, Any]:
     return {"throttle_time": 0, "topics": topics, "next_cursor": cursor}
-
-
-def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
-    return {
-        "error_code": code,
-        "name": name,
-        "topic_id": None,
-        "partitions": (),
-        "is_internal": False,
-    }
-
-
-def _topic(node: Node, topic: Topic, numbers: range) -> dict[str, Any]:
-    replicas = (node.node_id,)
-    return {
-        "error_code": ErrorCode.NONE,
-        "name": topic.name,
-        "topic_id": topic.id,
-        "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "error_code": ErrorCode.NONE,
-                "partition_index": number,
-                "leader_id": node.node_id,
-                "leader_epoch": topic.leader_epoch(number),
-                "replica_nodes": replicas,
-                "isr_nodes": replicas,
-                "eligible_leader_replicas": (),
-                "last_known_elr": (),
-                "offline_replicas": (),
-            }
-            for number in numbers
-        ],
-        "topic_authorized_operations": operations.TOPIC,
-    }

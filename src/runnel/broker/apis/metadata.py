@@ -51,31 +51,37 @@ def _find(node: Node, asked: dict[str, Any]) -> Topic | None:
 
 def _answer_for(node: Node, request: Request, asked: dict[str, Any]) -> dict[str, Any]:
     if asked["topic_id"] is not None and request.version < IDS_SINCE:
-        return _missing(asked["name"] or "", ErrorCode.INVALID_REQUEST)
+        return missing_topic(asked["name"] or "", ErrorCode.INVALID_REQUEST)
     topic = _find(node, asked)
     if topic is not None:
         return _topic(node, request, topic)
     code = ErrorCode.UNKNOWN_TOPIC_ID if asked["topic_id"] is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _missing(asked["name"], code, asked["topic_id"])
+    return missing_topic(asked["name"], code, asked["topic_id"])
 
 
 async def _created_or_unknown(node: Node, request: Request, name: str) -> dict[str, Any]:
     # A name that is in use belongs to nobody's mistake: only a new one is looked at.
     if mistake_in_name(name, node.topics) is not None:
-        return _missing(name, ErrorCode.INVALID_TOPIC)
+        return missing_topic(name, ErrorCode.INVALID_TOPIC)
     allowed = request.body["allow_auto_topic_creation"] and node.settings.auto_create_topics_enable
     if not allowed or name in INTERNAL | HIDDEN:
-        return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return missing_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         return _topic(node, request, await node.topics.create(name, node.settings.num_partitions, {}))
     except TopicExists:  # by somebody else, a moment ago
         found = node.topics.find(name)
-        return _topic(node, request, found) if found else _missing(name, ErrorCode.LEADER_NOT_AVAILABLE)
+        return _topic(node, request, found) if found else missing_topic(name, ErrorCode.LEADER_NOT_AVAILABLE)
     except RunnelError as error:
-        return _missing(name, code_of(error))
+        return missing_topic(name, code_of(error))
 
 
 def _topic(node: Node, request: Request, topic: Topic) -> dict[str, Any]:
+    allowed = _if_asked(request, "include_topic_authorized_operations", operations.TOPIC)
+    return described_topic(node, topic, range(topic.count), allowed)
+
+
+def described_topic(node: Node, topic: Topic, numbers: range, allowed: int) -> dict[str, Any]:
+    """The topic with these of its partitions, and the operations that the client may do."""
     replicas = (node.node_id,)
     return {
         "error_code": ErrorCode.NONE,
@@ -90,15 +96,17 @@ def _topic(node: Node, request: Request, topic: Topic) -> dict[str, Any]:
                 "leader_epoch": topic.leader_epoch(number),
                 "replica_nodes": replicas,
                 "isr_nodes": replicas,
+                "eligible_leader_replicas": (),
+                "last_known_elr": (),
                 "offline_replicas": (),
             }
-            for number in range(topic.count)
+            for number in numbers
         ],
-        "topic_authorized_operations": _if_asked(request, "include_topic_authorized_operations", operations.TOPIC),
+        "topic_authorized_operations": allowed,
     }
 
 
-def _missing(name: str | None, code: ErrorCode, topic_id: UUID | None = None) -> dict[str, Any]:
+def missing_topic(name: str | None, code: ErrorCode, topic_id: UUID | None = None) -> dict[str, Any]:
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": (), "is_internal": False}
 
 
