@@ -28,7 +28,7 @@ Fill = Callable[
     [Message, bytes, int], int
 ]  # puts one or more fields into the message; the answer is the position after
 
-MOST_ITEMS = 500_000  # in all arrays of one message
+MOST_ITEMS = 100_000  # in all arrays of one message
 
 IMPLICIT_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "uuid": None, "records": None, "float64": 0.0}
 
