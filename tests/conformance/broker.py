@@ -38,7 +38,8 @@ def our_broker(directory: Path, settings: Mapping[str, str]) -> Iterator[Running
     """Run our broker with the settings that Apache Kafka gets for the same tests."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [str(RUNNEL), "broker", "start", "--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
-    for name, value in (DEFAULTS | dict(settings)).items():
+    advertised = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # Kafka's has it too; 0 is the port that was taken
+    for name, value in (DEFAULTS | advertised | dict(settings)).items():
         command += ["--set", f"{name}={value}"]
     log = directory / "broker.log"
     with log.open("wb") as errors:

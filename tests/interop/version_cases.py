@@ -263,6 +263,22 @@ def describe_log_dirs(case: Case) -> None:
     assert partition["partition_size"] == len(batch_of(b"first"))
 
 
+def alter_replica_log_dirs(case: Case) -> None:
+    answer = case.ask(Api.DESCRIBE_LOG_DIRS, topics=[{"topic": case.topic, "partitions": [0]}], version=4)
+    topics = [{"name": case.topic, "partitions": [0, 77]}]
+    paths = (answer["results"][0]["log_dir"], "/elsewhere")
+    (topic,) = case.ask(Api.ALTER_REPLICA_LOG_DIRS, dirs=[{"path": path, "topics": topics} for path in paths])[
+        "results"
+    ]
+    assert topic["topic_name"] == case.topic
+    assert [each["error_code"] for each in topic["partitions"]] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+    ]
+
+
 def elect_leaders(case: Case) -> None:
     topics = [{"topic": case.topic, "partitions": [0]}]
     (topic,) = case.ask(Api.ELECT_LEADERS, election_type=0, topic_partitions=topics, timeout=30_000)[
@@ -471,6 +487,7 @@ CASES: dict[Api, Callable[[Case], None]] = {
     Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     Api.DESCRIBE_CONFIGS: describe_configs,
     Api.ALTER_CONFIGS: alter_configs,
+    Api.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
     Api.CREATE_PARTITIONS: create_partitions,
     Api.DELETE_GROUPS: delete_groups,

@@ -60,7 +60,7 @@ class DataDirectory:
         self.start_offsets: dict[TopicPartition, int] = {}
         self.epoch = 0
         self.was_clean = True
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the checkpoints: deletions and the background write the same files
         self._owned: Lock | None = None
         self._room = 0  # may be written before the disk is asked again how much is free
 
@@ -180,7 +180,8 @@ class DataDirectory:
             return epoch
 
     def write_recovery_points(self) -> None:
-        write_checkpoint(self.files, f"{self.path}/{RECOVERY_POINTS}", self.recovery_points)
+        with self._lock:
+            write_checkpoint(self.files, f"{self.path}/{RECOVERY_POINTS}", dict(self.recovery_points))
 
     def save_start_offset(self, partition: TopicPartition, offset: int) -> None:
         with self._lock:

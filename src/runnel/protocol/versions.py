@@ -1,6 +1,6 @@
 """The API keys and the versions of each that are served.
 
-The ranges are those of Apache Kafka 4.2. What is not listed is not advertised, and a request for it closes the
+The ranges are those of Apache Kafka 4.3. What is not listed is not advertised, and a request for it closes the
 connection, as Kafka does.
 """
 
@@ -32,6 +32,7 @@ class Api(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -80,7 +81,8 @@ SERVED: dict[int, Versions] = {
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
     Api.DESCRIBE_CONFIGS: Versions(1, 4),
     Api.ALTER_CONFIGS: Versions(0, 2),
-    Api.DESCRIBE_LOG_DIRS: Versions(1, 4),
+    Api.ALTER_REPLICA_LOG_DIRS: Versions(1, 2),
+    Api.DESCRIBE_LOG_DIRS: Versions(1, 5),
     Api.CREATE_PARTITIONS: Versions(0, 3),
     Api.DELETE_GROUPS: Versions(0, 2),
     Api.ELECT_LEADERS: Versions(0, 2),

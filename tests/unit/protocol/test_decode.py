@@ -110,14 +110,14 @@ def topics_of_metadata(count: int) -> bytes:
 def test_so_many_items_are_read_and_no_more() -> None:
     kind = head(Kind(Api.LIST_GROUPS, 5, "request"))
     assert len(read(kind + varint(MOST_ITEMS + 1) + b"\x01" * MOST_ITEMS + b"\x01\x00")["states_filter"]) == MOST_ITEMS
-    with pytest.raises(MalformedRequest, match="more than 500,000 items"):
+    with pytest.raises(MalformedRequest, match="more than 100,000 items"):
         read(kind + varint(MOST_ITEMS + 2) + b"\x01" * (MOST_ITEMS + 1) + b"\x01\x00")
 
 
 def test_the_items_of_all_arrays_count_together() -> None:
     kind = head(Kind(Api.LIST_GROUPS, 5, "request"))
     half = varint(MOST_ITEMS // 2 + 2) + b"\x01" * (MOST_ITEMS // 2 + 1)
-    with pytest.raises(MalformedRequest, match="more than 500,000 items"):
+    with pytest.raises(MalformedRequest, match="more than 100,000 items"):
         read(kind + half + half + b"\x00")
 
 

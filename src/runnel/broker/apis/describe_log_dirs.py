@@ -1,8 +1,8 @@
-"""DescribeLogDirs (35), versions 1 to 4: the data directory, and the size of each partition in it.
+"""DescribeLogDirs (35), versions 1 to 5: the data directory, and the size of each partition in it.
 
 - There is one data directory. No list of topics asks for all; topics and partitions that do not exist are left out.
 - The size of a partition is that of its batches. Nothing lags and nothing is being moved: offset lag 0, no future key.
-- Version 4 tells the size of the disk and what is free for us.
+- Version 4 tells the size of the disk and what is free for us; version 5 that the directory is not cordoned off.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
         "topics": topics,
         "total_bytes": shutil.disk_usage(node.log.path).total,
         "usable_bytes": node.log.free_space(),
+        "is_cordoned": False,
     }
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [directory]}
 
