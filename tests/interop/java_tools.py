@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -18,6 +19,8 @@ from tests.interop.kafka_distribution import java_command, java_environment
 
 TOOLS = "org.apache.kafka.tools"
 LIMIT = 120.0  # seconds
+# Every consumer of the old protocol says so.
+ADVERTISEMENT = "The consumer rebalance protocol (KIP-848) is production-ready!"
 
 
 def run(bootstrap: str, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -41,7 +44,8 @@ def command(bootstrap: str, tool: str, *arguments: str) -> list[str]:
 def succeeds(bootstrap: str, tool: str, *arguments: str, stdin: str = "", stderr: str = "") -> str:
     """What it says; it must end well, and say on stderr only what is expected."""
     ended = run(bootstrap, tool, *arguments, stdin=stdin)
-    assert (ended.returncode, ended.stderr.strip()) == (0, stderr), ended.stdout
+    said = [line for line in ended.stderr.splitlines() if line and not line.startswith(ADVERTISEMENT)]
+    assert (ended.returncode, said) == (0, [stderr] if stderr else []), ended.stdout
     return ended.stdout
 
 
@@ -61,8 +65,11 @@ def table(told: str) -> list[dict[str, str]]:
 class Verifiable:
     """A tool that is running, and what it has told so far."""
 
-    def __init__(self, process: subprocess.Popen[str], told: threading.Condition) -> None:
-        self.process = process
+    def __init__(self, command: list[str], told: threading.Condition) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
+        self.process = subprocess.Popen(
+            command, env=java_environment(), stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
         self.events: list[dict[str, Any]] = []
         self._told = told
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -74,6 +81,16 @@ class Verifiable:
             with self._told:
                 self.events.append(json.loads(line))
                 self._told.notify_all()
+        with self._told:  # whoever waits shall see that it has ended
+            self._told.notify_all()
+
+    @property
+    def mishap(self) -> str | None:
+        """Why it has ended, if not as it should."""
+        if not self._reader.is_alive() and self.process.wait(LIMIT) > 0:
+            self._errors.seek(0)
+            return self._errors.read()
+        return None
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["name"] == name]
@@ -98,16 +115,12 @@ class Verifiable:
         self.process.kill()
         self._end()
 
-    def close(self) -> None:
-        """Let it leave in good order."""
-        self.process.terminate()
-        self._end()
-
     def _end(self) -> None:
         self.process.wait(LIMIT)
         self._reader.join(LIMIT)
         assert self.process.stdout is not None
         self.process.stdout.close()
+        self._errors.close()
 
 
 class Verifiables:
@@ -128,22 +141,17 @@ class Verifiables:
             each.kill()
 
     def start(self, tool: str, *arguments: str) -> Verifiable:
-        started = Verifiable(
-            subprocess.Popen(
-                command(self._bootstrap, tool, *arguments),
-                env=java_environment(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            ),
-            self._told,
-        )
+        started = Verifiable(command(self._bootstrap, tool, *arguments), self._told)
         self._running.append(started)
         return started
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition holds, which is looked at whenever one of the tools tells something."""
         with self._told:
-            if not self._told.wait_for(condition, LIMIT):
+            if not self._told.wait_for(lambda: condition() or bool(self._mishaps()), LIMIT):
                 told = [[event["name"] for event in each.events] for each in self._running]
                 raise AssertionError(f"not after {LIMIT:.0f} s; told were {told}")
+            assert condition(), "".join(self._mishaps())
+
+    def _mishaps(self) -> list[str]:
+        return [mishap for each in self._running if (mishap := each.mishap) is not None]

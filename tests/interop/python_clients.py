@@ -22,6 +22,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +47,7 @@ LIMIT = 60.0  # seconds for what takes a moment on an idle machine
 POLL = 0.05  # seconds that one look for records may wait
 HEARTBEAT = 100  # milliseconds
 LINGER = 10_000  # milliseconds that a batch waits for more, unless it is full or flushed
+FETCH_WAIT = 100  # milliseconds; a consumer that closes may wait for its last fetch
 METADATA_AGE = 250  # milliseconds after which a client looks for new topics and partitions
 
 Partition = tuple[str, int]
@@ -181,6 +183,7 @@ class ConfluentMember(Member):
             "group.id": membership.group if membership else "none",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "fetch.wait.max.ms": FETCH_WAIT,
             "topic.metadata.refresh.interval.ms": METADATA_AGE,
             "allow.auto.create.topics": False,
             "log_level": 0,
@@ -320,7 +323,10 @@ class EventLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
+        return self.start(work).result(LIMIT)
+
+    def start(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -334,6 +340,7 @@ class AiokafkaMember(Member):
             "bootstrap_servers": bootstrap,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
+            "fetch_max_wait_ms": FETCH_WAIT,
             "metadata_max_age_ms": METADATA_AGE,
         }
         if membership is not None:
@@ -344,6 +351,7 @@ class AiokafkaMember(Member):
                 "heartbeat_interval_ms": HEARTBEAT,
                 "partition_assignment_strategy": (AIOKAFKA_ASSIGNORS[membership.assignor],),
             }
+        self._look: Future[Any] | None = None
         self._events = EventLoop()
         self._consumer = self._events.run(self._started(settings, membership))
 
@@ -356,8 +364,14 @@ class AiokafkaMember(Member):
         return consumer
 
     def poll(self) -> list[Read]:
-        polled = self._events.run(self._consumer.getmany(timeout_ms=int(POLL * 1000), max_records=1_000))
-        return [_read_by_kafka_python(message) for messages in polled.values() for message in messages]
+        # A look that meets a rebalance lasts as long as that, and the rebalance as long as nobody polls the others.
+        if self._look is None:
+            records = self._consumer.getmany(timeout_ms=int(POLL * 1000), max_records=1_000)
+            self._look = self._events.start(records)
+        if not wait([self._look], 2 * POLL).done:
+            return []
+        look, self._look = self._look, None
+        return [_read_by_kafka_python(message) for messages in look.result().values() for message in messages]
 
     def assign(self, *partitions: Partition) -> None:
         async def assign() -> None:
@@ -405,6 +419,8 @@ class AiokafkaMember(Member):
         return first, self._events.run(self._consumer.end_offsets([wanted]))[wanted]
 
     def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
         self._events.run(self._consumer.stop())
         self._events.close()
 
@@ -465,6 +481,7 @@ class KafkaPythonMember(Member):
             "group_id": None,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
+            "fetch_max_wait_ms": FETCH_WAIT,
             "metadata_max_age_ms": METADATA_AGE,
             "allow_auto_create_topics": False,
         }
@@ -482,6 +499,10 @@ class KafkaPythonMember(Member):
 
     def poll(self) -> list[Read]:
         polled = self._consumer.poll(timeout_ms=int(POLL * 1000), max_records=1_000)
+        coordinator = self._consumer._coordinator
+        if coordinator is not None and coordinator._join_task is not None:
+            # kafka-python 3.0.12 forgets a join that outlasts a poll, on any broker, if new metadata were its reason.
+            coordinator.rejoin_needed = True
         return [_read_by_kafka_python(message) for messages in polled.values() for message in messages]
 
     def assign(self, *partitions: Partition) -> None:

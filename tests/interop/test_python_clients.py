@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from runnel import Broker
-from runnel.records import BatchHeader, Codec, Record, batches_of
-from tests.broker_wire import Wire, fetch
+from runnel.records import BatchHeader, Codec, Record, batches_of, build_batch
+from tests.broker_wire import Wire, fetch, produce
 
 pytest.register_assert_rewrite("tests.interop.python_clients")  # so that a failure shows its values
 from tests.interop.python_clients import LIBRARIES, LIMIT, Fenced, Library, Membership, members, poll_until  # noqa: E402
@@ -209,10 +209,10 @@ def test_an_idempotent_producer_of_its_own_follows_another(bootstrap: str, topic
 
 def write_to_each(bootstrap: str, topic: str, partitions: int = 4, start: int = 0) -> set[bytes]:
     """Ten records to each partition, and their values."""
-    for partition in range(partitions):
-        LIBRARIES["confluent"].write(
-            bootstrap, topic, numbered(10, start + 10 * partition), partition=partition, idempotent=True
-        )
+    with Wire(bootstrap) as wire:
+        for partition in range(partitions):
+            batch = build_batch(numbered(10, start + 10 * partition))
+            assert produce(wire, topic, batch, partition)["error_code"] == 0
     return {b"%d" % number for number in range(start, start + 10 * partitions)}
 
 
