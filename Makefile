@@ -15,8 +15,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: $(READY) ## run the fast tests; needs nothing but Python
-	@$(BIN)/pytest -m "not servers and not soak" --seed $(or $(SEED),1)
+test: $(READY) ## run the fast tests on all cores; needs nothing but Python
+	@$(BIN)/pytest -n auto --dist worksteal -m "not servers and not soak" --seed $(or $(SEED),1)
 
 test-servers: $(READY) ## run the tests against real servers; needs Java 17 and Maven
 	@.ci/require-java

@@ -15,6 +15,10 @@ import pytest
 hypothesis.settings.register_profile("runnel", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("runnel")
 
+# Their assertions shall show their values, too; whoever imports them first.
+for module in ("interop.java_tools", "interop.python_clients", "interop.version_cases"):
+    pytest.register_assert_rewrite(f"tests.{module}")
+
 DEFAULT_ROUNDS = 50
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.crash.model import World
 
+SHARES = 10  # of the rounds, so that they can run side by side
+
 
 def live_through(seed: int, rounds: int) -> None:
     chance = random.Random(seed)
@@ -19,8 +21,9 @@ def live_through(seed: int, rounds: int) -> None:
             World(world_seed, crash_at).run()
 
 
-def test_a_log_keeps_its_promises_with_a_crash_at_every_file_operation(seed: int, rounds: int) -> None:
-    live_through(seed, rounds)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_log_keeps_its_promises_with_a_crash_at_every_file_operation(seed: int, rounds: int, share: int) -> None:
+    live_through(seed + share, -(-rounds // SHARES))
 
 
 @pytest.mark.soak

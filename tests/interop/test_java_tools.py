@@ -16,9 +16,7 @@ from runnel import Broker
 from runnel.protocol.versions import SERVED, Api
 from runnel.records import Codec, batches_of
 from tests.broker_wire import Wire, batch_of, fetch, produce, records_in
-
-pytest.register_assert_rewrite("tests.interop.java_tools")  # so that a failure shows its values
-from tests.interop.java_tools import Verifiables, fails, succeeds, table  # noqa: E402
+from tests.interop.java_tools import Verifiables, fails, succeeds, table
 
 pytestmark = pytest.mark.servers
 

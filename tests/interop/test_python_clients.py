@@ -15,9 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from runnel import Broker
 from runnel.records import BatchHeader, Codec, Record, batches_of, build_batch
 from tests.broker_wire import Wire, fetch, produce
-
-pytest.register_assert_rewrite("tests.interop.python_clients")  # so that a failure shows its values
-from tests.interop.python_clients import LIBRARIES, LIMIT, Fenced, Library, Membership, members, poll_until  # noqa: E402
+from tests.interop.python_clients import LIBRARIES, LIMIT, Fenced, Library, Membership, members, poll_until
 
 ROOT = Path(__file__).parents[2]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -40,9 +40,7 @@ import pytest
 from runnel import Broker
 from runnel.protocol.versions import SERVED, Api
 from tests.broker_wire import Wire
-
-pytest.register_assert_rewrite("tests.interop.version_cases")  # so that a failure shows its values
-from tests.interop.version_cases import CASES, Case  # noqa: E402
+from tests.interop.version_cases import CASES, Case
 
 EVERY = [(api, version) for api, (least, most) in SERVED.items() for version in range(least, most + 1)]
 # Advertised for the sake of older clients and not served, see the tests of ApiVersions.
