@@ -30,6 +30,7 @@ CHECKSUM_POSITION = 17
 TIMESTAMPS = struct.Struct(">qqq")
 CHECKED_FROM = 21
 MAGIC = 2
+COPIED_SIZE = 4096
 
 CODEC_MASK = 0x07
 APPEND_TIME = 0x08
@@ -230,10 +231,16 @@ def place(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
     return b"".join(place_parts(batch, base_offset, leader_epoch))
 
 
-def place_parts(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """The same in two parts; the second is the batch's own bytes, copied only if somebody could change them."""
-    body = memoryview(batch if isinstance(batch, bytes) else bytes(batch))
-    return PLACE.pack(base_offset, len(body) - LENGTH_PREFIX, leader_epoch), body[PLACE.size :]
+def place_parts(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
+    """The same in parts. A large batch's own bytes are copied only if somebody could change them.
+
+    A small one is copied: a view costs more than the bytes, keeps alive what it is a view of, and whoever keeps many
+    gives Python's garbage collector as many things to look through.
+    """
+    start = PLACE.pack(base_offset, len(batch) - LENGTH_PREFIX, leader_epoch)
+    if len(batch) <= COPIED_SIZE:
+        return (start + bytes(memoryview(batch)[PLACE.size :]),)
+    return start, memoryview(batch if isinstance(batch, bytes) else bytes(batch))[PLACE.size :]
 
 
 def with_append_time(batch: Buffer, now: int) -> bytes:
