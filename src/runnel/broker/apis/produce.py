@@ -28,7 +28,6 @@ from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, records_of
 from runnel.settings import TimestampType
 
 IDS_SINCE = 13
-MESSAGES_SINCE = 8
 ATTRIBUTES = Struct(">h")
 ATTRIBUTES_AT = 21
 TIMESTAMPS = Struct(">qq")  # the first one, the largest one
