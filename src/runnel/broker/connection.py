@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from runnel.broker.apis import handler_of
-from runnel.broker.request import Body, Handler, LongPoll, Request, Silence
+from runnel.broker.request import Body, Handler, Later, LongPoll, Request, Silence
 from runnel.errors import MalformedRequest
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
@@ -273,7 +273,9 @@ class Connection(asyncio.Protocol):
     def _call(self, handler: Handler, request: Request, slot: Slot) -> None:
         try:
             answer = handler(self._server.node, request)
-            if isinstance(answer, Awaitable):
+            if isinstance(answer, Later):
+                answer.then(lambda body: self._came(request, slot, body))
+            elif isinstance(answer, Awaitable):
                 slot.long_poll = answer if isinstance(answer, LongPoll) else None
                 future = asyncio.ensure_future(answer, loop=self._server.loop)  # the same, if it is one
                 future.add_done_callback(lambda done: self._answered(request, slot, done))
@@ -282,17 +284,28 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(request, error)
 
+    def _came(self, request: Request, slot: Slot, body: Body) -> None:
+        if self._transport is None:
+            return
+        try:
+            self._fill(request, slot, body)
+        except Exception as error:
+            self._fail(request, error)
+        else:
+            if slot is self._slots[0]:
+                self._take_turn()
+
     def _answered(self, request: Request, slot: Slot, done: asyncio.Future[Body]) -> None:
         if done.cancelled() or self._transport is None:
             if not done.cancelled() and done.exception() is not None:
                 logger.debug("%s failed for a client that is gone: %r", _name(request), done.exception())
             return
         try:
-            self._fill(request, slot, done.result())
+            body = done.result()
         except Exception as error:
             self._fail(request, error)
         else:
-            self._take_turn()
+            self._came(request, slot, body)
 
     def _fill(self, request: Request, slot: Slot, body: Body) -> None:
         if isinstance(body, Silence):

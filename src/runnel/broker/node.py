@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from runnel.broker.cluster import ClusterState, cluster_id_entry, open_cluster
+from runnel.broker.committing import Committing
 from runnel.broker.configs.live import live_settings
 from runnel.broker.configs.settings import BrokerSettings
 from runnel.broker.configs.topics import topic_settings
@@ -77,6 +78,7 @@ class Node:
         self.topics.load()
         self.topics.when_deleted.append(self.groups.forget_topic)
         self.groups.start()
+        Committing(log, loop, self.handover, clock).begin()
 
     @property
     def node_id(self) -> int:

@@ -40,7 +40,29 @@ class Silence(NamedTuple):
 
 
 Body = Mapping[str, Any] | Silence  # a mapping is encoded by protocol/encode.py
-Answer = Body | Awaitable[Body]  # what takes time is awaited; the answers of a connection keep their order
+
+
+class Later:
+    """An answer that is given on the event loop when it is there: what a future is, without its cost."""
+
+    __slots__ = ("_body", "_tell")
+
+    def __init__(self) -> None:
+        self._body: Body | None = None
+        self._tell: Callable[[Body], object] | None = None
+
+    def give(self, body: Body) -> None:
+        self._body = body
+        if self._tell is not None:
+            self._tell(body)
+
+    def then(self, tell: Callable[[Body], object]) -> None:
+        self._tell = tell
+        if self._body is not None:
+            tell(self._body)
+
+
+Answer = Body | Later | Awaitable[Body]  # what takes time comes later; the answers of a connection keep their order
 Handler = Callable[["Node", Request], Answer]
 
 

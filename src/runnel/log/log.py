@@ -29,7 +29,7 @@ class Log:
 
     def __init__(self, home: DataDirectory, *, background: bool) -> None:
         self._home = home
-        self._commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
+        self.commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._known_synced: dict[str, int] = {}  # what the last process knew of partitions that are not open yet
         self._asked_for: set[TopicPartition] = set()  # the others' settings are not known
@@ -95,7 +95,7 @@ class Log:
         files, path = self._home.files, self.path
         with self._lock:
             partition = self.partition(topic, number)
-            with self._commits.exclusive():
+            with self.commits.exclusive():
                 partition.refuse_writes()
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
                 files.rename(f"{path}/{name}", gone)
@@ -110,7 +110,7 @@ class Log:
 
     def commit(self) -> None:
         """Run one round of the group commit: for those who submit without a background."""
-        self._commits.round()
+        self.commits.round()
 
     def maintain(self) -> None:
         """What the background does once a second: heal, roll, and, each in its time, retention and checkpoints.
@@ -147,9 +147,9 @@ class Log:
             self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._commits.close()
+        self.commits.close()
         try:
-            with self._commits.exclusive():
+            with self.commits.exclusive():
                 self._close_partitions()
         finally:
             self._home.release()
@@ -185,7 +185,7 @@ class Log:
     def _opened(self, name: TopicPartition, settings: TopicSettings) -> Partition:
         synced_offset = self._known_synced.get(str(name), 0)
         state = open_partition(self._home, name, settings, synced_offset, trust=self._home.was_clean)
-        return Partition(self._home, self._commits, name, settings, state)
+        return Partition(self._home, self.commits, name, settings, state)
 
     def _synced_offsets(self) -> dict[str, int]:
         """What is known to be synced: a clean stop said it, or the partition is open and says it itself."""

@@ -18,7 +18,9 @@ from uuid import UUID
 
 from runnel.errors import MalformedRequest
 from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
+from runnel.protocol.hot import read_single_produce
 from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Schema, Structure, runs_of, schema, versions
+from runnel.protocol.versions import Api
 
 # From the data and a position to the value and the position after it. Beyond the end of the data they raise
 # struct.error or IndexError, or give a position beyond it, which `_read` notices.
@@ -44,6 +46,10 @@ def read_request(frame: bytes, header: RequestHeader, end: int) -> Message:
     """The body of the request whose header was read; the frame ends at `end`."""
     known = schema(header.api_key, header.version)
     start = skip_tags(frame, header.end) if known.flexible else header.end
+    if header.api_key == Api.PRODUCE:
+        single = read_single_produce(frame, start, end, header.version)
+        if single is not None:
+            return single
     return _read(_request_reader(header.api_key, header.version), frame, start, end)
 
 

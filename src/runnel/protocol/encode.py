@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
+from runnel.protocol.hot import single_produce_answer
 from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Structure, runs_of, schema
+from runnel.protocol.versions import Api
 from runnel.records.codecs import Buffer
 
 Put = Callable[[bytearray, Any], None]
+ByHand = Callable[[Mapping[str, Any]], bytes | None]
 TaggedField = tuple[int, str, Put, Any]
 
 ZERO_UUID = bytes(16)
@@ -33,14 +36,21 @@ class _Data(bytearray):
 class Encoder:
     """Encodes the body of one API's messages in one version."""
 
-    __slots__ = ("_put", "flexible_header")
+    __slots__ = ("_by_hand", "_put", "flexible_header")
 
-    def __init__(self, structure: Structure, *, flexible: bool, flexible_header: bool) -> None:
+    def __init__(
+        self, structure: Structure, *, flexible: bool, flexible_header: bool, by_hand: ByHand | None = None
+    ) -> None:
         self.flexible_header = flexible_header
         self._put = _structure(structure, flexible)
+        self._by_hand = by_hand
 
     def __call__(self, body: Mapping[str, Any]) -> list[Buffer]:
         """The parts of the body, one after the other. Records are parts of their own: they are not copied."""
+        if self._by_hand is not None:
+            whole = self._by_hand(body)
+            if whole is not None:
+                return [whole]
         data = _Data()
         self._put(data, body)
         if not data.records:
@@ -58,7 +68,12 @@ class Encoder:
 @cache
 def response_encoder(api_key: int, version: int) -> Encoder:
     known = schema(api_key, version)
-    return Encoder(known.response, flexible=known.flexible_answer, flexible_header=known.flexible_answer_header)
+    return Encoder(
+        known.response,
+        flexible=known.flexible_answer,
+        flexible_header=known.flexible_answer_header,
+        by_hand=partial(single_produce_answer, version) if api_key == Api.PRODUCE else None,
+    )
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from runnel.broker.apis import handler_of
 from runnel.broker.endpoints import Endpoint
 from runnel.broker.node import open_node
-from runnel.broker.request import Request
+from runnel.broker.request import Later, Request
 from runnel.protocol.decode import read_request, read_response
 from runnel.protocol.encode import request_encoder, response_encoder
 from runnel.protocol.frames import parse_header
@@ -58,6 +58,10 @@ class NodeStage:
 
     async def _answered(self, request: Request) -> Any:
         answer = handler_of(request.api_key)(self.node, request)
+        if isinstance(answer, Later):
+            given = self.loop.create_future()
+            answer.then(given.set_result)
+            return await given
         return await answer if isawaitable(answer) else answer
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> None:

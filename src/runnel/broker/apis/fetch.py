@@ -179,7 +179,7 @@ class Fetching:
 
     # --- reading
 
-    def _read_now(self) -> Answer:
+    def _read_now(self) -> Body | Awaitable[Body]:
         if self._read(self._limit(), in_memory=True):
             return self._body()
         return self._read_in_thread()

@@ -13,13 +13,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from struct import Struct
 from typing import Any
 
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
-from runnel.broker.request import Answer, Body, Request, Silence
+from runnel.broker.request import Answer, Body, Later, Request, Silence
 from runnel.broker.topics import Topic
 from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append
@@ -38,18 +37,18 @@ def handle(node: Node, request: Request) -> Answer:
     return Production(node, request).start()
 
 
-class Production:
+class Production(Later):
     """One request on its way: answered when the last of its batches is."""
 
-    __slots__ = ("_future", "_node", "_pending", "_request", "_responses", "_written")
+    __slots__ = ("_node", "_pending", "_request", "_responses", "_written")
 
     def __init__(self, node: Node, request: Request) -> None:
+        super().__init__()
         self._node = node
         self._request = request
         self._responses: list[dict[str, Any]] = []
         self._pending = 0
         self._written = 0
-        self._future: asyncio.Future[Body] | None = None
 
     def start(self) -> Answer:
         acks = self._request.body["acks"]
@@ -61,10 +60,7 @@ class Production:
             mistake = None
         for topic in self._request.body["topic_data"]:
             self._take_topic(topic, mistake)
-        if not self._pending:
-            return self._body()
-        self._future = self._node.loop.create_future()
-        return self._future
+        return self if self._pending else self._answer()
 
     # --- appending
 
@@ -142,10 +138,10 @@ class Production:
             if append.header.attributes & APPEND_TIME:
                 result["log_append_time"] = append.appended.timestamp
         self._pending -= 1
-        if not self._pending and self._future is not None and not self._future.done():
-            self._future.set_result(self._body())
+        if not self._pending:
+            self.give(self._answer())
 
-    def _body(self) -> Body:
+    def _answer(self) -> Body:
         throttle = self._node.throttle_producer(self._request.client_id, self._written)
         if self._request.body["acks"] == 0:
             self._give_up_if_refused()

@@ -1,0 +1,112 @@
+"""What is read and written by hand is what the general reader and writer give, or it is left to them."""
+
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.errors import MalformedRequest
+from runnel.protocol.decode import _read, _request_reader
+from runnel.protocol.encode import Encoder, request_encoder
+from runnel.protocol.hot import FLEXIBLE_SINCE, IDS_SINCE, read_single_produce, single_produce_answer
+from runnel.protocol.schemas import schema
+from runnel.protocol.versions import SERVED, Api
+
+
+def mostly_one(items: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(items, min_size=1, max_size=1) | st.lists(items, max_size=2)
+
+
+versions = st.integers(3, SERVED[Api.PRODUCE].most)
+numbers = st.integers(-(2**31), 2**31 - 1)
+offsets = st.integers(-(2**63), 2**63 - 1)
+names = st.text(max_size=200)
+ids = st.uuids() | st.just(UUID(int=0)) | st.none()
+partitions = st.fixed_dictionaries({"index": numbers, "records": st.binary(max_size=300) | st.none()})
+topics = st.fixed_dictionaries({"name": names, "topic_id": ids, "partition_data": mostly_one(partitions)})
+requests = st.fixed_dictionaries(
+    {
+        "transactional_id": st.none() | names,
+        "acks": st.integers(-1, 1),
+        "timeout": numbers,
+        "topic_data": mostly_one(topics),
+    }
+)
+results = st.fixed_dictionaries(
+    {
+        "index": numbers,
+        "error_code": st.just(0) | st.integers(0, 100),
+        "base_offset": offsets,
+        "log_append_time": offsets,
+        "log_start_offset": offsets,
+        "record_errors": st.just(()),
+        "error_message": st.none(),
+    }
+)
+answers = st.fixed_dictionaries(
+    {
+        "responses": st.lists(
+            st.fixed_dictionaries(
+                {"name": names, "topic_id": ids, "partition_responses": st.lists(results, min_size=1, max_size=2)}
+            ),
+            max_size=2,
+        ),
+        "throttle_time": numbers,
+    }
+)
+
+
+def general(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
+    try:
+        return _read(_request_reader(Api.PRODUCE, version), data, start, end)
+    except MalformedRequest:
+        return None
+
+
+def body_of(version: int, request: dict[str, Any]) -> bytes:
+    return b"".join(bytes(part) for part in request_encoder(Api.PRODUCE, version)(request))
+
+
+@given(versions, requests, st.binary(max_size=5), st.binary(max_size=5))
+def test_a_request_is_read_as_the_general_reader_reads_it(
+    version: int, request: dict[str, Any], before: bytes, after: bytes
+) -> None:
+    body = body_of(version, request)
+    data, start, end = before + body + after, len(before), len(before) + len(body)
+    by_hand = read_single_produce(data, start, end, version)
+    assert by_hand is None or by_hand == general(data, start, end, version)
+
+
+@given(versions, requests, st.data())
+def test_changed_bytes_are_read_so_too(version: int, request: dict[str, Any], data: st.DataObject) -> None:
+    body = bytearray(body_of(version, request))
+    for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
+        body[position] = data.draw(st.integers(0, 255))
+    changed = bytes(body[: data.draw(st.integers(0, len(body)))]) if data.draw(st.booleans()) else bytes(body)
+    by_hand = read_single_produce(changed, 0, len(changed), version)
+    assert by_hand is None or by_hand == general(changed, 0, len(changed), version)
+
+
+@given(st.integers(FLEXIBLE_SINCE, SERVED[Api.PRODUCE].most), numbers, st.binary(min_size=1, max_size=300))
+def test_the_common_request_is_not_left_to_the_general_reader(version: int, index: int, records: bytes) -> None:
+    topic = {"name": "t", "topic_id": UUID(int=7), "partition_data": [{"index": index, "records": records}]}
+    body = body_of(version, {"transactional_id": None, "acks": -1, "timeout": 1, "topic_data": [topic]})
+    assert read_single_produce(body, 0, len(body), version) is not None
+
+
+@given(versions, answers)
+def test_an_answer_is_written_as_the_general_writer_writes_it(version: int, answer: dict[str, Any]) -> None:
+    known = schema(Api.PRODUCE, version)
+    encoder = Encoder(known.response, flexible=known.flexible_answer, flexible_header=known.flexible_answer_header)
+    by_hand = single_produce_answer(version, answer)
+    assert by_hand is None or by_hand == b"".join(bytes(part) for part in encoder(answer))
+    if version >= FLEXIBLE_SINCE and is_common(version, answer["responses"]):
+        assert by_hand is not None
+
+
+def is_common(version: int, responses: list[dict[str, Any]]) -> bool:
+    if len(responses) != 1 or len(responses[0]["partition_responses"]) != 1:
+        return False
+    named = responses[0]["topic_id"] if version >= IDS_SINCE else len(responses[0]["name"].encode()) < 127
+    return bool(named) and not responses[0]["partition_responses"][0]["error_code"]
