@@ -8,6 +8,7 @@ Its class says whether trying again can help.
     │   ├── DirectoryOwned        another process has the data directory open
     │   ├── AddressInUse          another process listens on the port
     │   ├── DiskLow               free space is below the low-disk mark
+    │   ├── CompactionFailed      the process that compacts a partition did not come to its end
     │   └── PartitionFailed       a write or a sync failed; the partition refuses writes until the disk is well
     └── Permanent                 the same call will fail again
         ├── UnknownTopic          there is no topic of that name
@@ -20,6 +21,8 @@ Its class says whether trying again can help.
         ├── SequenceError         an idempotent producer's batch does not follow the last one
         │   ├── OutOfOrderSequence
         │   └── StaleProducerEpoch
+        ├── InvalidTransactionState  a batch does not fit what its producer's transaction is in
+        ├── CoordinatorFenced     a transaction's marker is by the word of a coordinator that was replaced
         ├── DamagedLog            bytes that were synced are not what was written
         ├── UnreadableRecords     a batch is as its producer sent it, but its records cannot be unpacked
         ├── AddressUnusable       the broker cannot listen there
@@ -81,6 +84,15 @@ class DiskLow(Transient):
         self.path = path
         self.free = free
         self.mark = mark
+
+
+class CompactionFailed(Transient):
+    def __init__(self, partition: str, reason: str) -> None:
+        super().__init__(
+            f"compaction of partition {partition} failed: {reason}", hint="nothing has changed; it will be tried again"
+        )
+        self.partition = partition
+        self.reason = reason
 
 
 class PartitionFailed(Transient):
@@ -167,6 +179,21 @@ class StaleProducerEpoch(SequenceError):
         super().__init__(
             f"producer {producer_id} wrote with epoch {epoch}, but epoch {current} is in force",
             hint="a newer copy of this producer has taken over",
+        )
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.current = current
+
+
+class InvalidTransactionState(Permanent):
+    """A batch does not fit the state of its producer's transaction."""
+
+
+class CoordinatorFenced(Permanent):
+    def __init__(self, producer_id: int, epoch: int, current: int) -> None:
+        super().__init__(
+            f"a marker for producer {producer_id} came from coordinator epoch {epoch}, but {current} is in force",
+            hint="a newer coordinator has taken over, and ends the transaction",
         )
         self.producer_id = producer_id
         self.epoch = epoch

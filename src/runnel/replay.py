@@ -54,6 +54,15 @@ class Entry(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int  # in milliseconds since 1970
+    transaction: Transacted | None = None  # one decision is of one transaction, or of none
+
+
+class Transacted(NamedTuple):
+    """A producer's transaction that an entry belongs to: it counts when an entry with the outcome follows."""
+
+    producer_id: int
+    epoch: int
+    committed: bool | None = None  # the outcome; such an entry has no key and no value, and is alone
 
 
 class Decision(NamedTuple, Generic[Answer]):
@@ -74,7 +83,7 @@ class PendingAppend(Protocol):
 
 
 class Journal(Protocol):
-    """Where the entries live, at consecutive offsets from 0. It is named in errors, by `str`."""
+    """Where the entries live, at rising offsets from 0; some may be gone. It is named in errors, by `str`."""
 
     @property
     def start_offset(self) -> int: ...
@@ -189,6 +198,11 @@ class JournaledState(Generic[State]):
     def read(self, function: Callable[[State], Answer]) -> Answer:
         """What `function` sees in the state, given out when all that it could see is durable: it takes its turn."""
         return self.run(lambda state: Decision(function(state)))
+
+    def peek(self, function: Callable[[State], Answer]) -> Answer:
+        """What `function` sees in the state as it is decided now, which need not be durable yet: for looking only."""
+        with self._lock:
+            return function(self._current())
 
     def submit(self, handler: Callable[[State], Decision[Answer]]) -> Future[Answer]:
         """Decide at once; the answer comes when it is durable. All errors come with the answer."""
@@ -305,7 +319,8 @@ class JournaledState(Generic[State]):
         end = self._journal.end_offset
         state, offset = self._beginning(end)
         durable = takewhile(lambda placed: placed[0] < end, self._journal.read(offset))
-        return state, self._replay_all(state, offset, durable)
+        self._replay_all(state, offset, durable)
+        return state, end  # also if the last entries are gone, because nobody needs them any more
 
     def _beginning(self, end: int) -> tuple[State, int]:
         """What the snapshot holds, or nothing, and the offset to replay from."""

@@ -42,6 +42,10 @@ def _setting(name: str, default: int | None, least: int, most: int = INT64_MAX) 
     return field(default=default, metadata={"name": name, "least": least, "most": most})
 
 
+def _share(name: str, default: float) -> Any:
+    return field(default=default, metadata={"name": name, "share": True})
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """How a topic's partitions are kept.
@@ -71,11 +75,17 @@ class TopicSettings:
     cleanup_policy: tuple[CleanupPolicy, ...] = field(
         default=(CleanupPolicy.DELETE,), metadata={"name": "cleanup.policy"}
     )
+    min_cleanable_dirty_ratio: float = _share("min.cleanable.dirty.ratio", 0.5)
+    min_compaction_lag_ms: int = _setting("min.compaction.lag.ms", 0, 0)
+    max_compaction_lag_ms: int = _setting("max.compaction.lag.ms", INT64_MAX, 1)
+    delete_retention_ms: int = _setting("delete.retention.ms", DAY, 0)
 
     def __post_init__(self) -> None:
         for declared in fields(self):
             if "least" in declared.metadata:
                 _refuse_outside(declared.metadata, getattr(self, declared.name), declared.default)
+            if "share" in declared.metadata:
+                _refuse_no_share(declared.metadata["name"], getattr(self, declared.name))
         # Whoever gave plain text means the types.
         kind = _timestamp_type("message.timestamp.type", self.message_timestamp_type)
         object.__setattr__(self, "message_timestamp_type", kind)
@@ -112,7 +122,10 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How a data directory is kept."""
+    """How a data directory is kept.
+
+    `cleaner_cpu_percent` is the share of one core that compaction takes over any ten seconds; 100 is no limit.
+    """
 
     low_disk_bytes: int = _setting("low.disk.bytes", 64 * MIB, 0)
     tail_cache_bytes: int = _setting("tail.cache.bytes", 64 * MIB, 0)
@@ -122,6 +135,9 @@ class LogSettings:
     retention_check_ms: int = _setting("retention.check.ms", 5 * MINUTE, 1)
     retry_after_failure_ms: int = _setting("retry.after.failure.ms", SECOND, 0)
     producer_expiration_ms: int = _setting("producer.id.expiration.ms", DAY, 1)
+    cleaner_backoff_ms: int = _setting("log.cleaner.backoff.ms", 15 * SECOND, 0)
+    cleaner_dedupe_buffer_bytes: int = _setting("log.cleaner.dedupe.buffer.size", 128 * MIB, KIB)
+    cleaner_cpu_percent: int = _setting("cleaner.cpu.percent", 25, 1, 100)
 
     def __post_init__(self) -> None:
         for declared in fields(self):
@@ -137,8 +153,15 @@ def _refuse_outside(metadata: Mapping[str, Any], value: object, default: object)
         raise InvalidSetting(metadata["name"], value, expected)
 
 
+def _refuse_no_share(name: str, value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise InvalidSetting(name, value, "a number from 0 to 1")
+
+
 def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
     name = metadata["name"]
+    if "share" in metadata:
+        return _parsed_share(name, value)
     if name == "message.timestamp.type":
         return _timestamp_type(name, value)
     if name == "compression.type":
@@ -149,6 +172,13 @@ def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
         return int(value)
     except ValueError:
         raise InvalidSetting(name, value, "a whole number") from None
+
+
+def _parsed_share(name: str, value: str | int) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidSetting(name, value, "a number from 0 to 1") from None
 
 
 def _timestamp_type(name: str, value: object) -> TimestampType:

@@ -69,14 +69,14 @@ MUTANTS = [
     Mutant(
         "producers of lost batches remembered",
         "log/writer.py",
-        "            self.producers = self.written_producers.copy()\n            self.leader_epoch",
-        "            self.leader_epoch",
+        "            self._adopt(replayed_producers(self._home, self.directory, self.segments))\n",
+        "",
     ),
     Mutant(
         "snapshot of producers that are not written yet",
         "log/writer.py",
-        "self.directory, base_offset, self.written_producers)",
-        "self.directory, base_offset, self.producers)",
+        "self.directory, offset, self.written_producers, active",
+        "self.directory, offset, self.producers, active",
     ),
     Mutant("replaced file not synced", "files.py", "    file.sync()\n    files.rename", "    files.rename"),
     Mutant("rename not synced", "files.py", "    files.sync_directory(os.path.dirname(path))\n", ""),
@@ -156,7 +156,7 @@ MUTANTS = [
     Mutant(
         "gaps not noticed",
         "log/writer.py",
-        "                if append.header.base_offset != offset:",
+        "                if header.base_offset != offset:",
         "                if False:",
     ),
     Mutant(

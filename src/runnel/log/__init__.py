@@ -14,12 +14,14 @@ from runnel.log.appends import Append, Appended
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.log import Log, open_log
 from runnel.log.opening import Finding
-from runnel.log.partition import Partition
+from runnel.log.partition import OpenTransaction, Partition
 from runnel.log.reader import Batches
+from runnel.log.txn_index import Aborted
 from runnel.records import Codec, Record
 from runnel.settings import LogSettings, TopicSettings
 
 __all__ = [
+    "Aborted",
     "Append",
     "Appended",
     "Batches",
@@ -27,6 +29,7 @@ __all__ = [
     "Finding",
     "Log",
     "LogSettings",
+    "OpenTransaction",
     "Partition",
     "Record",
     "TopicPartition",

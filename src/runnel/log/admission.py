@@ -7,16 +7,27 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch
+from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTransactionState
 from runnel.files import Buffer
-from runnel.records import CHECKED_FROM, HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, parse_header, validate
+from runnel.records import (
+    CHECKED_FROM,
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL,
+    BatchHeader,
+    parse_header,
+    validate,
+)
+from runnel.records.batch import NO_SEQUENCE
 from runnel.settings import TopicSettings
 
 
-def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> BatchHeader:
+def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False, unnumbered: bool = False) -> BatchHeader:
     """The header of a batch that may be appended; InvalidBatch says why another one may not.
 
-    `control` admits a transaction's marker, which only the log's owner writes.
+    `control` admits a transaction's marker, which only the log's owner writes and no limit of sizes keeps out.
+    `unnumbered` admits a batch that a coordinator writes in a producer's name, without a sequence.
     """
     try:
         header = validate(batch)
@@ -25,7 +36,7 @@ def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> B
     size = len(batch)
     if header.size != size:
         raise InvalidBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
-    if size > settings.max_message_bytes:
+    if size > settings.max_message_bytes and not control:
         raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")
     if size > settings.segment_bytes:
         raise BatchTooLarge(size, settings.segment_bytes, "segment.bytes")
@@ -35,8 +46,14 @@ def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False) -> B
         raise InvalidBatch(f"batch of {header.count} records over {header.last_offset_delta + 1} offsets")
     if header.is_control != control:
         raise InvalidBatch("a control batch cannot be appended by a client" if header.is_control else "no marker")
-    if header.producer_id != NO_PRODUCER_ID and not control:
-        _refuse_unnumbered(header)
+    if control:
+        if header.producer_id < 0 or header.producer_epoch < 0:
+            raise InvalidBatch(f"a marker for producer {header.producer_id} with epoch {header.producer_epoch}")
+    elif header.producer_id != NO_PRODUCER_ID:
+        if not (unnumbered and header.base_sequence == NO_SEQUENCE and header.producer_epoch >= 0):
+            _refuse_unnumbered(header)
+    elif header.attributes & TRANSACTIONAL:
+        raise InvalidTransactionState("a transactional batch without a producer id", hint="see to the producer")
     return header
 
 

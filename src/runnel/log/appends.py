@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runnel.errors import RunnelError
 from runnel.files import Buffer
-from runnel.records import BatchHeader
+from runnel.records import BatchHeader, Marker
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,13 @@ class Append:
     for the first one's sync.
     """
 
-    __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "position")
+    __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "marker", "position")
 
-    def __init__(self, header: BatchHeader, data: tuple[Buffer, ...] | None, appended: Appended) -> None:
+    def __init__(
+        self, header: BatchHeader, data: tuple[Buffer, ...] | None, appended: Appended, marker: Marker | None = None
+    ) -> None:
         self.header = header
+        self.marker = marker
         self.data = data
         self.appended = appended
         self.position = -1

@@ -15,6 +15,8 @@ from runnel.settings import INT64_MAX
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
+CLEAN_OFFSETS = "cleaner-offset-checkpoint"
+HORIZONS = "cleaner-horizon-checkpoint"  # ours: a time in the place of an offset
 
 
 class TopicPartition(NamedTuple):

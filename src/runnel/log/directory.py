@@ -5,6 +5,8 @@
     .clean                             there only between a clean stop and the next start
     recovery-point-offset-checkpoint   up to where each partition needs no check after a crash
     log-start-offset-checkpoint        where partitions begin whose first records were deleted
+    cleaner-offset-checkpoint          up to where partitions are compacted
+    cleaner-horizon-checkpoint         from when on a compacted partition has a tombstone that may go
     synced-offsets                     a hint, see synced.py
     orders-0/                          a partition
 
@@ -24,12 +26,15 @@ from runnel.clock import Clock
 from runnel.errors import DirectoryOwned, DiskLow, UnusableDirectory
 from runnel.files import Files, Lock, read_file, replace_file
 from runnel.log.checkpoints import (
+    CLEAN_OFFSETS,
+    HORIZONS,
     RECOVERY_POINTS,
     START_OFFSETS,
     TopicPartition,
     read_checkpoint,
     write_checkpoint,
 )
+from runnel.log.compaction.workers import Workers
 from runnel.log.open_files import OpenFiles
 from runnel.log.synced import FILE_NAME as SYNCED_FILE
 from runnel.log.synced import SyncedOffsets
@@ -58,6 +63,10 @@ class DataDirectory:
         self.synced = SyncedOffsets(files, f"{path}/{SYNCED_FILE}")
         self.recovery_points: dict[TopicPartition, int] = {}
         self.start_offsets: dict[TopicPartition, int] = {}
+        self.clean_offsets: dict[TopicPartition, int] = {}
+        self.horizons: dict[TopicPartition, int] = {}
+        self.workers = Workers(files)
+        self.swapping = threading.Lock()  # compaction moves files; a partition's folder must not go meanwhile
         self.epoch = 0
         self.was_clean = True
         self._lock = threading.RLock()  # the checkpoints: deletions and the background write the same files
@@ -76,6 +85,8 @@ class DataDirectory:
             self._read_meta()
             self.recovery_points = self._checkpoint(RECOVERY_POINTS)
             self.start_offsets = self._checkpoint(START_OFFSETS)
+            self.clean_offsets = self._checkpoint_if_readable(CLEAN_OFFSETS)
+            self.horizons = self._checkpoint_if_readable(HORIZONS)
             self._forget_deleted()
         except BaseException:
             self.release()
@@ -170,6 +181,14 @@ class DataDirectory:
                 self.path, f"its {name} cannot be read: {error}", hint="restore that file from a backup"
             ) from error
 
+    def _checkpoint_if_readable(self, name: str) -> dict[TopicPartition, int]:
+        """Without it no more is lost than the work of compacting again what is compact already."""
+        try:
+            return read_checkpoint(self.files, f"{self.path}/{name}")
+        except ValueError as error:
+            logger.warning("%s/%s cannot be read and is begun anew: %s", self.path, name, error)
+            return {}
+
     # --- the shared facts
 
     def next_epoch(self) -> int:
@@ -189,18 +208,36 @@ class DataDirectory:
             write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", offsets)
             self.start_offsets = offsets
 
+    def save_clean_offset(self, partition: TopicPartition, offset: int, horizon: int | None) -> None:
+        """Up to `offset` the partition is compacted; from `horizon` on there is a tombstone in it that may go."""
+        with self._lock:
+            horizons = {name: time for name, time in self.horizons.items() if name != partition}
+            if horizon is not None:
+                horizons[partition] = horizon
+            if horizons != self.horizons:
+                write_checkpoint(self.files, f"{self.path}/{HORIZONS}", horizons)
+                self.horizons = horizons
+            offsets = {**self.clean_offsets, partition: offset}
+            write_checkpoint(self.files, f"{self.path}/{CLEAN_OFFSETS}", offsets)
+            self.clean_offsets = offsets
+
     def forget_partition(self, partition: TopicPartition) -> None:
         """After a partition is gone: what is known of it must not be held against a new one of its name."""
         with self._lock:
             self.recovery_points.pop(partition, None)
             self.start_offsets = {name: offset for name, offset in self.start_offsets.items() if name != partition}
+            self.clean_offsets = {name: offset for name, offset in self.clean_offsets.items() if name != partition}
+            self.horizons = {name: time for name, time in self.horizons.items() if name != partition}
             self._write_checkpoints()
         self.tails.forget(str(partition))
 
     def _forget_deleted(self) -> None:
         """The same, for deletions that were interrupted."""
         there = set(self.partitions())
-        if not there.issuperset(self.recovery_points.keys() | self.start_offsets.keys()):
+        kept = (self.recovery_points, self.start_offsets, self.clean_offsets, self.horizons)
+        if not there.issuperset(name for known in kept for name in known):
+            self.clean_offsets = {name: offset for name, offset in self.clean_offsets.items() if name in there}
+            self.horizons = {name: time for name, time in self.horizons.items() if name in there}
             self.recovery_points = {name: offset for name, offset in self.recovery_points.items() if name in there}
             self.start_offsets = {name: offset for name, offset in self.start_offsets.items() if name in there}
             self._write_checkpoints()
@@ -208,6 +245,9 @@ class DataDirectory:
     def _write_checkpoints(self) -> None:
         self.write_recovery_points()
         write_checkpoint(self.files, f"{self.path}/{START_OFFSETS}", self.start_offsets)
+        for name, values in ((CLEAN_OFFSETS, self.clean_offsets), (HORIZONS, self.horizons)):
+            if values or self.files.exists(f"{self.path}/{name}"):
+                write_checkpoint(self.files, f"{self.path}/{name}", values)
 
     def refuse_if_disk_low(self, size: int) -> None:
         """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none.

@@ -6,8 +6,7 @@ no timer and nothing to tune.
 
 Who runs a round? A caller that waits for its append runs it in its own thread, unless a round is under way: then it
 waits for that one, which may take its append along. Appends that nobody waits for in a thread are committed by a
-background thread, or as `start_with` says: an event loop can run the rounds itself while the disk is quick, which
-saves two turns between threads for each.
+background thread.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -40,20 +38,14 @@ class GroupCommit:
         self._woken = False
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._start: Callable[[], None] = self.start_in_background
-        self.last_sync_seconds = 0.0  # how long the syncs of the last round took
-
-    def start_with(self, start: Callable[[], None]) -> None:
-        """From now on, call this when something was submitted; it sees to it that a round is run soon."""
-        self._start = start
 
     def enlist(self, writer: Writer, *, wake: bool) -> None:
-        """Something waits in this writer. `wake` starts a round, unless the caller runs it itself."""
+        """Something waits in this writer. Wake the background thread unless the caller runs the round itself."""
         if writer not in self._waiting:  # the round that takes it will also take what was just submitted
             with self._lock:
                 self._waiting[writer] = None
         if wake:
-            self._start()
+            self._wake_up()
 
     def settle(self, append: Append) -> None:
         """Return when the append is answered."""
@@ -65,16 +57,6 @@ class GroupCommit:
     def round(self) -> None:
         with self._one_round:
             self._round()
-
-    def try_round(self) -> bool:
-        """Run a round now, unless one is under way: False then."""
-        if not self._one_round.acquire(blocking=False):
-            return False
-        try:
-            self._round()
-        finally:
-            self._one_round.release()
-        return True
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -111,12 +93,7 @@ class GroupCommit:
 
     def _commit(self, writers: list[Writer]) -> None:
         to_sync = [writer for writer in writers if self._write(writer)]
-        if not to_sync:
-            return
-        started = time.perf_counter()
-        errors = self._sync_all(to_sync)
-        self.last_sync_seconds = time.perf_counter() - started
-        for writer, error in zip(to_sync, errors, strict=True):
+        for writer, error in zip(to_sync, self._sync_all(to_sync), strict=True):
             if error is None:
                 self._publish(writer, synced=True)
             else:
@@ -139,7 +116,7 @@ class GroupCommit:
         if writer.has_unsynced and writer not in self._unsynced:
             with self._lock:
                 self._unsynced[writer] = None
-            self.start_in_background()  # to learn of the deadline
+            self._wake_up()  # to learn of the deadline
 
     def _sync_all(self, writers: list[Writer]) -> list[Exception | None]:
         shares = min(len(writers), self._workers)
@@ -167,7 +144,7 @@ class GroupCommit:
 
     # --- the background thread
 
-    def start_in_background(self) -> None:
+    def _wake_up(self) -> None:
         if not self._background:
             return
         if self._thread is None:

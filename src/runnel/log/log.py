@@ -13,6 +13,7 @@ from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.errors import Closed, InvalidSetting, UnusableDirectory
 from runnel.files import DISK, Files
 from runnel.log.checkpoints import TopicPartition
+from runnel.log.compaction.background import BackgroundCompaction
 from runnel.log.directory import DELETED_SUFFIX, DataDirectory, remove_folder
 from runnel.log.group_commit import GroupCommit
 from runnel.log.opening import Finding, open_partition
@@ -29,13 +30,14 @@ class Log:
 
     def __init__(self, home: DataDirectory, *, background: bool) -> None:
         self._home = home
-        self.commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
+        self._commits = GroupCommit(home.clock, home.settings.sync_workers, background=background)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._known_synced: dict[str, int] = {}  # what the last process knew of partitions that are not open yet
         self._asked_for: set[TopicPartition] = set()  # the others' settings are not known
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._checkpointed = self._retained = home.clock.elapsed()
+        self._compaction = BackgroundCompaction(home, self._compacted_partitions, background=background)
         self._open()
         self._thread = threading.Thread(target=self._care, name="runnel-maintenance", daemon=True)
         if background:
@@ -95,7 +97,7 @@ class Log:
         files, path = self._home.files, self.path
         with self._lock:
             partition = self.partition(topic, number)
-            with self.commits.exclusive():
+            with self._home.swapping, self._commits.exclusive():
                 partition.refuse_writes()
                 gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
                 files.rename(f"{path}/{name}", gone)
@@ -110,10 +112,11 @@ class Log:
 
     def commit(self) -> None:
         """Run one round of the group commit: for those who submit without a background."""
-        self.commits.round()
+        self._commits.round()
 
     def maintain(self) -> None:
-        """What the background does once a second: heal, roll, and, each in its time, retention and checkpoints.
+        """What the background does once a second: heal, roll, and, each in its time, retention, checkpoints and
+        compaction.
 
         Only partitions that were asked for are rolled and retained: of the others no settings are known.
         """
@@ -132,6 +135,7 @@ class Log:
         if now - self._checkpointed >= settings.checkpoint_ms:
             self._checkpointed = now
             self.checkpoint()
+        self._compaction.care()
 
     def checkpoint(self) -> None:
         """Make the next start after a crash short."""
@@ -145,11 +149,12 @@ class Log:
             if self._closed.is_set():
                 return
             self._closed.set()
+        self._compaction.stop()
         if self._thread.is_alive():
             self._thread.join()
-        self.commits.close()
+        self._commits.close()
         try:
-            with self.commits.exclusive():
+            with self._home.swapping, self._commits.exclusive():
                 self._close_partitions()
         finally:
             self._home.release()
@@ -185,7 +190,7 @@ class Log:
     def _opened(self, name: TopicPartition, settings: TopicSettings) -> Partition:
         synced_offset = self._known_synced.get(str(name), 0)
         state = open_partition(self._home, name, settings, synced_offset, trust=self._home.was_clean)
-        return Partition(self._home, self.commits, name, settings, state)
+        return Partition(self._home, self._commits, name, settings, state)
 
     def _synced_offsets(self) -> dict[str, int]:
         """What is known to be synced: a clean stop said it, or the partition is open and says it itself."""
@@ -193,6 +198,9 @@ class Log:
         for name, offset in self._home.recovery_points.items():
             known[str(name)] = max(offset, known.get(str(name), 0))
         return known | {str(name): partition.synced_offset for name, partition in self._partitions.items()}
+
+    def _compacted_partitions(self) -> list[Partition]:
+        return [p for p in self._open_partitions() if p.id in self._asked_for and p.settings.compacts]
 
     def _open_partitions(self) -> list[Partition]:
         with self._lock:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from runnel.errors import UnusableDirectory
 from runnel.files import read_file
+from runnel.log.aborted import replayed, state_before
 from runnel.log.checkpoints import START_OFFSETS, TopicPartition
+from runnel.log.compaction.swap import finish_swaps
 from runnel.log.damage import Damage
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -25,7 +27,9 @@ from runnel.log.place import Place
 from runnel.log.producers import Producers
 from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, damage_at
 from runnel.log.segments import Segments
-from runnel.log.snapshots import newest_snapshot, remove_snapshots, write_snapshot
+from runnel.log.snapshots import remove_snapshots, write_snapshot
+from runnel.log.txn_index import EMPTY, Entry
+from runnel.log.txn_index import SUFFIX as TXN_INDEX_SUFFIX
 from runnel.log.walk import Broken, whole_batches
 from runnel.settings import MIB, TopicSettings
 
@@ -68,6 +72,8 @@ def open_partition(
 ) -> PartitionState:
     """`trust` after a clean stop. `synced_offset`: all before it is known to be synced."""
     directory = f"{home.path}/{partition}"
+    for base_offset in finish_swaps(home.files, directory):
+        logger.info("%s: the swap of the compacted segment at offset %d was finished", directory, base_offset)
     start_offset = home.start_offsets.get(partition, 0)
     recovery_point = home.recovery_points.get(partition, 0)
     synced_offset = max(synced_offset, recovery_point)
@@ -99,19 +105,28 @@ def open_partition(
         producers=producers,
         start_offset=max(start_offset, segments[0].base_offset),
         active_started=_started(home, chain.active),
-        indexes_are_saved=trust and chain.active.indexes_are_saved,
+        indexes_are_saved=trust and chain.active.indexes_are_saved and chain.active.aborted.saved,
         findings=cut + [_finding(segment, segment.damage) for segment in segments if segment.damage is not None],
     )
 
 
 def replayed_producers(home: DataDirectory, directory: str, segments: Segments) -> Producers:
-    """The state of producers at the end of the segments: the newest snapshot, and the batches after it."""
-    now = home.clock.now()
-    found = newest_snapshot(home.files, directory, segments.active.next_offset)
-    offset, producers = found or (segments.base_offsets[0], Producers())
+    """The state of producers at the end of the segments: the newest snapshot, and the batches after it.
+
+    The active segment's index of aborted transactions is what its file held when that snapshot was written, and the
+    markers after it. If the file is not so any more, the replay begins before the segment.
+    """
+    now, active = home.clock.now(), segments.active
+    offset, producers = state_before(home.files, directory, segments, active.next_offset)
+    believed = active.aborted.believable(producers.indexed, offset) if offset > active.base_offset else EMPTY
+    if believed is None:
+        logger.warning("%s is missing or does not fit the segment, and is made anew", active.aborted.path)
+        offset, producers = state_before(home.files, directory, segments, active.base_offset)
+        believed = EMPTY
+    entries: list[Entry] = []
     for segment in segments.from_offset(offset):
-        for header in segment.headers_from(offset):
-            producers.replay(header, now)
+        entries = list(replayed(segment, offset, producers, now))
+    active.aborted.begin(believed, entries)
     producers.expire(now - home.settings.producer_expiration_ms)
     return producers
 
@@ -137,7 +152,8 @@ def _remove_leftovers(home: DataDirectory, directory: str, segments: Segments) -
     stems = {f"{base:020d}" for base in segments.base_offsets}
     for name in home.files.list(directory):
         stem, dot, suffix = name.partition(".")
-        orphan = dot + suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in stems
+        ours = dot + suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        orphan = ours and stem not in stems
         if orphan or name.endswith(".tmp"):
             home.files.remove(f"{directory}/{name}")
 
@@ -240,7 +256,10 @@ def _finding(segment: Segment, damage: Damage) -> Finding:
 def _begin_behind_damage(
     home: DataDirectory, segments: Segments, directory: str, base_offset: int, settings: TopicSettings
 ) -> None:
-    write_snapshot(home.files, directory, base_offset, replayed_producers(home, directory, segments))
+    producers, old = replayed_producers(home, directory, segments), segments.active
+    old.aborted.save()
+    indexed = old.aborted.content if base_offset > old.base_offset else None
+    write_snapshot(home.files, directory, base_offset, producers, indexed)
     segments.add(_first_segment(home, directory, settings, base_offset))
 
 

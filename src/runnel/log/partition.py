@@ -14,11 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from runnel.errors import Closed, OffsetOutOfRange
 from runnel.files import Buffer
+from runnel.log.aborted import AbortedTransactions
 from runnel.log.appends import Append, Appended
 from runnel.log.checkpoints import TopicPartition
+from runnel.log.compaction.compactor import Compaction, Compactor
+from runnel.log.compaction.planning import Plan
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import EpochStart
 from runnel.log.group_commit import GroupCommit, attempt
@@ -26,15 +30,26 @@ from runnel.log.opening import Finding, PartitionState
 from runnel.log.producers import ProducerState
 from runnel.log.reader import Batches, Reader
 from runnel.log.retention import SegmentFacts, expired
-from runnel.log.segment import Segment
+from runnel.log.segment import Replaced, Segment
 from runnel.log.snapshots import remove_snapshots
+from runnel.log.txn_index import Aborted
 from runnel.log.writer import Writer
-from runnel.records import Codec, Record, build_batch, with_timestamps
+from runnel.records import BatchHeader, Codec, Record, build_batch, build_marker, with_timestamps
 from runnel.settings import MIB, TopicSettings
 
 
+class OpenTransaction(NamedTuple):
+    """A producer's open transaction: where it begins, its epoch, and the producer's last batch by its own timestamp
+    and by the log's clock."""
+
+    first_offset: int
+    epoch: int
+    last_timestamp: int
+    last_seen: int
+
+
 class Partition:
-    __slots__ = ("_commits", "_home", "_reader", "_writer", "findings", "id", "start_offset")
+    __slots__ = ("_aborted", "_commits", "_compactor", "_home", "_reader", "_writer", "findings", "id", "start_offset")
 
     def __init__(
         self,
@@ -51,6 +66,8 @@ class Partition:
         self._commits = commits
         self._writer = Writer(home, str(partition), settings, state)
         self._reader = Reader(str(partition), state.segments, home.tails)
+        self._aborted = AbortedTransactions(home.files, self._writer.directory, state.segments)
+        self._compactor = Compactor(home, commits, partition, self._writer)
 
     def __repr__(self) -> str:
         return f"<Partition {self.id} {self.start_offset}..{self.end_offset}>"
@@ -61,7 +78,7 @@ class Partition:
 
     @settings.setter
     def settings(self, settings: TopicSettings) -> None:
-        self._writer.settings = settings
+        self._writer.change_settings(settings)
 
     @property
     def end_offset(self) -> int:
@@ -89,6 +106,55 @@ class Partition:
         """The idempotent producers that are remembered, by id."""
         return self._writer.written_producers.states()
 
+    # --- transactions
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to before it every transaction has ended: there readers of committed records stop."""
+        return max(self.start_offset, self._writer.last_stable_offset)
+
+    def transaction_of(self, producer_id: int) -> int | None:
+        """The first offset of this producer's open transaction, also if it is only accepted and not durable yet."""
+        return self._writer.transaction_of(producer_id)
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether it is open and of this epoch, also if it is only accepted: then the next batch may follow."""
+        known = self._writer.producers.get(producer_id)
+        return known is not None and known.epoch == epoch and self.transaction_of(producer_id) is not None
+
+    def open_transactions(self) -> dict[int, OpenTransaction]:
+        """Those that readers can see, by producer id, the earliest first."""
+        producers = self._writer.written_producers
+        states = producers.states()
+        return {
+            producer_id: OpenTransaction(start, state.epoch, state.last_timestamp, state.last_seen)
+            for producer_id, start in producers.transactions.starts().items()
+            if (state := states.get(producer_id)) is not None
+        }
+
+    def aborted(self, first_offset: int, end_offset: int) -> list[Aborted]:
+        """The aborted transactions that concern a reader from `first_offset` up to before `end_offset`, by their first
+        offsets. Ask after `last_stable_offset`: what has ended before it is among them.
+        """
+        return self._aborted.between(first_offset, end_offset)
+
+    def submit_marker(
+        self, producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int
+    ) -> Append:
+        """End the producer's transaction here, and return at once. It is written when the disk is low, too.
+
+        A newer epoch than the producer's begins that epoch. StaleProducerEpoch if it is older, CoordinatorFenced if a
+        newer coordinator has written a marker for this producer.
+        """
+        marker = build_marker(
+            producer_id,
+            producer_epoch,
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=self._home.clock.now(),
+        )
+        return self.submit(marker, control=True, reserved=True)
+
     # --- writing
 
     def append(self, records: Sequence[Record], *, codec: Codec = Codec.NONE) -> Appended:
@@ -105,12 +171,15 @@ class Partition:
         self._commits.settle(append)
         return append.result()
 
-    def submit(self, batch: Buffer, *, control: bool = False, reserved: bool = False) -> Append:
+    def submit(
+        self, batch: Buffer, *, control: bool = False, reserved: bool = False, unnumbered: bool = False
+    ) -> Append:
         """Accept a batch and return at once; the answer comes when it is durable.
 
-        `reserved` writes go on when the disk is low: they are for a broker's own state.
+        `reserved` writes go on when the disk is low: they are for a broker's own state. An `unnumbered` one is written
+        by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence.
         """
-        append = self._writer.submit(batch, control=control, reserved=reserved)
+        append = self._writer.submit(batch, control=control, reserved=reserved, unnumbered=unnumbered)
         self._commits.enlist(self._writer, wake=True)
         return append
 
@@ -150,9 +219,22 @@ class Partition:
             batches = self.read(offset)
             if not batches.data:
                 return
-            for record in self._reader.records_in(batches):
-                if record.offset >= offset:
-                    yield record
+            try:
+                for record in self._reader.records_in(batches):
+                    if record.offset >= offset:
+                        yield record
+                        offset = record.offset + 1
+            except Replaced:
+                continue
+            offset = batches.next_offset
+
+    def batches(self, offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """The batches from the one that holds `offset`, markers too, up to the end as it is when they are reached."""
+        while True:
+            batches = self.read(offset)
+            if not batches.data:
+                return
+            yield from self._reader.each_in(batches)
             offset = batches.next_offset
 
     def follow(self, offset: int | None = None, *, idle: float | None = None) -> Iterator[Record]:
@@ -252,6 +334,40 @@ class Partition:
             if self._writer.segments.active.size and self._writer.failure is None and not self._writer.closed:
                 attempt(self._writer, "a roll", self._writer.roll)
 
+    def compact(self, *, roll: bool = True) -> Compaction:
+        """Keep of every key the newest record alone, in all that may be cleaned, whatever the topic's policy says.
+
+        Without `roll` the active segment is left out. It can take long, and any thread but an event loop's may call
+        it. CompactionFailed if it cannot be done now: then nothing has changed, or a part of the work is done.
+        """
+        with self._home.workers.one_at_a_time:
+            if self._writer.closed:
+                raise Closed(f"partition {self.id}")
+            if roll:
+                self.roll()
+            plan = self.compaction_plan()
+            if not self._compactor.has_work(plan):
+                return Compaction(plan.first_dirty, plan.first_dirty)
+            return self._compactor.run(plan, self._aborted)
+
+    def compaction_plan(self) -> Plan:
+        """What may be cleaned now, and how much of it is dirty."""
+        return self._compactor.plan(self.start_offset, self.last_stable_offset)
+
+    def compaction_is_due(self, plan: Plan) -> bool:
+        """Whether the topic's settings ask for it."""
+        return self.settings.compacts and self._compactor.is_due(plan)
+
+    @property
+    def cleaned_up_to(self) -> int:
+        """Before this offset no key has two records."""
+        return self._compactor.cleaned_up_to(self.start_offset)
+
+    @property
+    def dirty_since(self) -> int | None:
+        """The time of the oldest record that was not cleaned yet, in milliseconds; None if there is none."""
+        return self._compactor.dirty_since(self.start_offset)
+
     def heal(self) -> bool:
         """After a disk failure, try to go on; True if the partition takes writes."""
         with self._commits.exclusive():
@@ -273,7 +389,8 @@ class Partition:
 
     def expire_producers(self) -> None:
         """Forget the idempotent producers that have been silent for too long."""
-        self._writer.expire_producers(self._home.clock.now() - self._home.settings.producer_expiration_ms)
+        with self._commits.exclusive():  # a round takes note of producers too
+            self._writer.expire_producers(self._home.clock.now() - self._home.settings.producer_expiration_ms)
 
     @property
     def closed(self) -> bool:
@@ -290,7 +407,7 @@ class Partition:
 
     def refuse_writes(self) -> None:
         """Take no more and let the waiting go: the partition is being deleted."""
-        self._writer.stop()
+        self._writer.abandon()
 
     def close(self) -> None:
         """The log's part: use `Log.close`."""
@@ -318,8 +435,9 @@ class Partition:
     def _remove(self, segments: tuple[Segment, ...]) -> None:
         if not segments:
             return
-        for segment in segments:
-            segment.remove()
+        with self._home.swapping:  # one of them may be about to get its name
+            for segment in segments:
+                segment.remove()
         first = self._writer.segments.base_offsets[0]
         remove_snapshots(self._home.files, self._writer.directory, before=first)
         self._home.files.sync_directory(self._writer.directory)

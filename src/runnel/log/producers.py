@@ -16,6 +16,15 @@ stop reading: a client that retries five batches over a restart must find all fi
     for each entry: when it was last seen i64 | how many older batches i8, and of each:
         last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
 
+A snapshot that the log writes when it begins a segment, or at a checkpoint, ends with what the `.txnindex` of the
+segment before it holds at that moment, so that a file that is missing or wrong is noticed:
+
+    entries i32 | checksum u32: CRC-32C of these entries
+
+A transaction begins with a producer's first transactional batch and ends with its marker. Batches of a newer epoch
+belong to it too: whether they may is for the coordinator to say, as in Kafka. A marker of a newer epoch begins that
+epoch, with sequence 0.
+
 A producer expires when the log has not seen it for long, by the log's own clock: the times in its records may be years
 old, and it may still send its last batch again.
 """
@@ -27,8 +36,16 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from runnel.errors import CorruptBatch, OutOfOrderSequence, StaleProducerEpoch
-from runnel.records import NO_PRODUCER_ID, SEQUENCES, BatchHeader
+from runnel.errors import (
+    CoordinatorFenced,
+    CorruptBatch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StaleProducerEpoch,
+)
+from runnel.log.open_transactions import OpenTransactions
+from runnel.records import NO_PRODUCER_ID, SEQUENCES, BatchHeader, Marker
+from runnel.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL
 
 REMEMBERED = 5
 NO_OFFSET = -1
@@ -38,6 +55,24 @@ COUNT = struct.Struct(">i")
 ENTRY = struct.Struct(">qhiqiqiq")
 SEEN_AND_COUNT = struct.Struct(">qb")
 OLDER = struct.Struct(">iqiq")
+CONTENT = struct.Struct(">iI")
+
+
+class IndexContent(NamedTuple):
+    """What a `.txnindex` held when a snapshot was written."""
+
+    entries: int
+    checksum: int
+
+
+class Ended(NamedTuple):
+    """A transaction that a marker ends, and the last stable offset from then on."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
+    committed: bool
 
 
 class Remembered(NamedTuple):
@@ -79,10 +114,14 @@ class ProducerState:
 
 
 class Producers:
-    __slots__ = ("_states",)
+    """`indexed` is what a snapshot says of the `.txnindex` of the segment before it; None if it says nothing."""
+
+    __slots__ = ("_states", "indexed", "transactions")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self.transactions = OpenTransactions()
+        self.indexed: IndexContent | None = None
 
     def __len__(self) -> int:
         return len(self._states)
@@ -90,6 +129,7 @@ class Producers:
     def copy(self) -> Producers:
         copied = Producers()
         copied._states = {producer_id: state.copy() for producer_id, state in self._states.items()}
+        copied.transactions = self.transactions.copy()
         return copied
 
     def get(self, producer_id: int) -> ProducerState | None:
@@ -110,7 +150,7 @@ class Producers:
         return None
 
     def check(self, header: BatchHeader) -> None:
-        """SequenceError unless the batch may come next."""
+        """SequenceError or InvalidTransactionState unless the batch may come next."""
         state = self._states.get(header.producer_id)
         if state is None:
             return
@@ -118,28 +158,67 @@ class Producers:
             raise StaleProducerEpoch(header.producer_id, header.producer_epoch, state.epoch)
         follows = header.producer_epoch == state.epoch and state.batches
         expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if follows else 0
-        if header.base_sequence != expected:
+        if header.base_sequence not in (expected, NO_SEQUENCE):  # without one it is a coordinator's
             raise OutOfOrderSequence(header.producer_id, header.producer_epoch, header.base_sequence, expected)
+        if state.transaction_start != NO_OFFSET and not header.attributes & TRANSACTIONAL:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} sent a batch outside of its transaction, "
+                f"which is open from offset {state.transaction_start} on",
+                hint="commit or abort the transaction first",
+            )
 
-    def replay(self, header: BatchHeader, now: int) -> None:
-        """Take note of a batch that stands in the log."""
-        if header.producer_id == NO_PRODUCER_ID:
-            return
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """StaleProducerEpoch or CoordinatorFenced unless the marker may come next."""
         state = self._states.get(header.producer_id)
         if state is None:
-            state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
+            return
+        if header.producer_epoch < state.epoch:
+            raise StaleProducerEpoch(header.producer_id, header.producer_epoch, state.epoch)
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise CoordinatorFenced(header.producer_id, marker.coordinator_epoch, state.coordinator_epoch)
+
+    def ended_by(self, header: BatchHeader, marker: Marker) -> Ended | None:
+        """The transaction that this marker will end; None if none is open."""
+        start = self.transactions.start_of(header.producer_id)
+        if start is None:
+            return None
+        end = header.last_offset
+        stable = min(self.transactions.first_without(header.producer_id), end + 1)
+        return Ended(header.producer_id, start, end, stable, marker.committed)
+
+    def replay(self, header: BatchHeader, now: int, marker: Marker | None = None) -> None:
+        """Take note of a batch that stands in the log. A marker that compaction has emptied says nothing any more."""
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(header.producer_epoch)
         if header.producer_epoch != state.epoch:
             state.epoch = header.producer_epoch
             state.batches = []
         state.last_timestamp = header.max_timestamp
         state.last_seen = now
-        if header.is_control:
-            state.transaction_start = NO_OFFSET
+        attributes = header.attributes
+        if attributes & CONTROL:
+            if marker is not None:
+                state.coordinator_epoch = marker.coordinator_epoch
+            if state.transaction_start != NO_OFFSET:
+                state.transaction_start = NO_OFFSET
+                self.transactions.end(producer_id)
             return
-        if header.is_transactional and state.transaction_start == NO_OFFSET:
+        # Compaction leaves no batch of an open transaction empty: an empty one's transaction has ended.
+        if attributes & TRANSACTIONAL and state.transaction_start == NO_OFFSET and header.count:
             state.transaction_start = header.base_offset
+            self.transactions.begin(producer_id, header.base_offset)
+        if header.base_sequence == NO_SEQUENCE:
+            return
         batch = Remembered(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
         state.batches = [*state.batches[1 - REMEMBERED :], batch]
+
+    def stable_before(self, offset: int) -> int:
+        """The last stable offset of a log that ends at `offset`."""
+        return min(self.transactions.first, offset)
 
     def expire(self, before: int) -> int:
         """Forget the producers that were not seen since `before` and have no open transaction."""
@@ -152,7 +231,7 @@ class Producers:
             del self._states[producer_id]
         return len(gone)
 
-    def encode(self) -> bytes:
+    def encode(self, indexed: IndexContent | None = None) -> bytes:
         body = bytearray(COUNT.pack(len(self._states)))
         older = bytearray()
         for producer_id, state in self._states.items():
@@ -171,6 +250,8 @@ class Producers:
             for batch in state.batches[:-1]:
                 older += OLDER.pack(*batch)
         body += older
+        if indexed is not None:
+            body += CONTENT.pack(*indexed)
         return SNAPSHOT_START.pack(SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
 
     @classmethod
@@ -202,6 +283,11 @@ def _decode_states(producers: Producers, body: memoryview) -> Producers:
     if position < len(body):  # not in files that Kafka itself wrote
         for state in states:
             position = _decode_older(state, body, position)
+    if position < len(body):
+        producers.indexed = IndexContent(*CONTENT.unpack_from(body, position))
+    for producer_id, state in sorted(producers._states.items(), key=lambda known: known[1].transaction_start):
+        if state.transaction_start != NO_OFFSET:
+            producers.transactions.begin(producer_id, state.transaction_start)
     return producers
 
 

@@ -6,22 +6,25 @@ cannot be right quarantines their segment and raises `DamagedLog`; it never step
 
 from __future__ import annotations
 
+import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from runnel.errors import DamagedLog, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.damage import Damage
 from runnel.log.place import Place
-from runnel.log.segment import Segment, Slice, checked_records
+from runnel.log.segment import Replaced, Segment, Slice, checked_records
 from runnel.log.segments import Segments
 from runnel.log.tail import TailCache
 from runnel.log.walk import Broken
-from runnel.records import Record, parse_header
+from runnel.records import BatchHeader, Record, parse_header
 
 REMEMBERED_PLACES = 8
+Found = TypeVar("Found")
 
 
 class Batches(NamedTuple):
@@ -51,6 +54,8 @@ class Reader:
         segment = self._segments.holding(offset)
         try:
             found = self._slice_of(segment, offset, max_bytes)
+        except Replaced:
+            return self._again(lambda: self.read(offset, max_bytes))
         except DamagedLog as error:
             if error.first_offset <= offset and (error.next_offset is None or offset < error.next_offset):
                 raise
@@ -73,30 +78,41 @@ class Reader:
 
     def records_in(self, batches: Batches) -> Iterator[Record]:
         """The records of the batches, everything checked; those of transactions' markers are left out."""
+        for header, records in self.each_in(batches):
+            if not header.is_control:
+                yield from records
+
+    def each_in(self, batches: Batches) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """The batches one by one, everything checked."""
         position = 0
         while position < len(batches.data):
             header = parse_header(batches.data, position)
             batch = bytes(memoryview(batches.data)[position : position + header.size])
             records = self._records_of(batch, batches, position)  # first: a flipped bit must not make it a marker
-            if not header.is_control:
-                yield from records
+            yield header, records
             position += header.size
 
     def find_time(self, timestamp: int, least_offset: int) -> Record | None:
         """The first record from `least_offset` on that has at least this timestamp."""
-        for segment in self._segments.from_offset(least_offset):
-            with self._noticing_damage(segment):
-                record = segment.find_time(timestamp, least_offset)
-            if record is not None:
-                return record
+        try:
+            for segment in self._segments.from_offset(least_offset):
+                with self._noticing_damage(segment):
+                    record = segment.find_time(timestamp, least_offset)
+                if record is not None:
+                    return record
+        except Replaced:
+            return self._again(lambda: self.find_time(timestamp, least_offset))
         return None
 
     def find_largest_time(self, least_offset: int) -> Record | None:
         """The first of the records with the largest timestamp, from `least_offset` on."""
         largest = -1
-        for segment in self._segments.from_offset(least_offset):
-            with self._noticing_damage(segment):
-                largest = max(largest, segment.largest_time_from(least_offset))
+        try:
+            for segment in self._segments.from_offset(least_offset):
+                with self._noticing_damage(segment):
+                    largest = max(largest, segment.largest_time_from(least_offset))
+        except Replaced:
+            return self._again(lambda: self.find_largest_time(least_offset))
         return self.find_time(largest, least_offset) if largest >= 0 else None
 
     def _records_of(self, batch: bytes, batches: Batches, position: int) -> list[Record]:
@@ -105,11 +121,22 @@ class Reader:
         with self._noticing_damage(batches.segment):
             return checked_records(batch, batches.position + position)
 
+    def _again(self, find: Callable[[], Found]) -> Found:
+        """The files of a segment are moved just before another one has its place: that takes a moment."""
+        time.sleep(0.001)
+        return find()
+
     @contextmanager
     def _noticing_damage(self, segment: Segment) -> Iterator[None]:
         try:
             yield
+        except (FileNotFoundError, struct.error) as error:
+            if segment.retired:
+                raise Replaced(segment.path) from error
+            raise
         except Broken as broken:
+            if segment.retired:
+                raise Replaced(segment.path) from broken
             if broken.position >= segment.size:  # not damaged but dropped, because a relaxed topic's sync failed
                 raise OffsetOutOfRange(self._name, broken.offset, segment.base_offset, segment.next_offset) from broken
             damage = segment.damage_found(broken)

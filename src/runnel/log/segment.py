@@ -1,8 +1,9 @@
-"""One segment: a file of record batches and its two sparse indexes, in Kafka's layout.
+"""One segment: a file of record batches and its indexes, in Kafka's layout.
 
     00000000000000001042.log         batches, the first one with base offset 1042
     00000000000000001042.index       where to begin reading for an offset
     00000000000000001042.timeindex   where to begin reading for a time
+    00000000000000001042.txnindex    only if transactions were aborted in it
     00000000000000001042.damage      only if the segment is quarantined
 
 `size` and `next_offset` tell what readers may see. One thread, the one that commits, moves them on; bytes after `size`
@@ -14,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from runnel.errors import CorruptBatch, InvalidBatch, UnreadableRecords
 from runnel.files import File
@@ -24,18 +25,22 @@ from runnel.log.damage import Damage, read_damage, write_damage
 from runnel.log.index import Indexed, OffsetIndex, Timed, TimeIndex
 from runnel.log.open_files import OpenFiles
 from runnel.log.place import Place
+from runnel.log.txn_index import SUFFIX as TXN_INDEX_SUFFIX
+from runnel.log.txn_index import TransactionIndex
 from runnel.log.walk import Broken, headers, next_whole_batch
-from runnel.records import HEADER_SIZE, BatchHeader, parse_header, records_of, validate
+from runnel.records import HEADER_SIZE, BatchHeader, Marker, parse_header, parse_marker, records_of, validate
 from runnel.records.batch import LENGTH_PREFIX, MAGIC
 from runnel.records.record import NO_TIMESTAMP, Record
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, DAMAGE_SUFFIX)
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, DAMAGE_SUFFIX)
 STEP = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta: all that a read needs to step on
 SHORTEST = HEADER_SIZE - LENGTH_PREFIX
 READ_AHEAD = 4096  # a lookup leads to at most about an index interval before the batch that is asked for
+
+Found = TypeVar("Found")
 
 logger = logging.getLogger(__name__)
 
@@ -47,31 +52,42 @@ class Slice(NamedTuple):
     end: Place
 
 
+class Replaced(Exception):
+    """The segment has given its place to a compacted one: look for the offset again."""
+
+
 class Segment:
     __slots__ = (
         "_files",
         "_index_interval",
         "_since_index",
+        "aborted",
         "base_offset",
         "damage",
         "largest",
         "loaded",
         "next_offset",
         "offsets",
+        "retired",
         "size",
         "stem",
         "times",
     )
 
-    def __init__(self, files: OpenFiles, directory: str, base_offset: int, index_interval: int) -> None:
+    def __init__(
+        self, files: OpenFiles, directory: str, base_offset: int, index_interval: int, state: str = ""
+    ) -> None:
+        """`state` stands in the names of its files, before the suffix, while compaction makes it."""
         self._files = files
         self._index_interval = index_interval
-        self.stem = f"{directory}/{base_offset:020d}"
+        self.stem = f"{directory}/{base_offset:020d}{state}"
         self.base_offset = base_offset
         self.offsets = OffsetIndex(files, self.stem + INDEX_SUFFIX, base_offset)
         self.times = TimeIndex(files, self.stem + TIME_INDEX_SUFFIX, base_offset)
+        self.aborted = TransactionIndex(files, self.stem + TXN_INDEX_SUFFIX)
         self.damage: Damage | None = None
         self.loaded = False
+        self.retired = False  # whether another one has, or is about to have, its place
         self.reset()
 
     def reset(self) -> None:
@@ -101,6 +117,7 @@ class Segment:
         self._files.files.open(temporary, create=True).truncate(0)
         self._files.files.rename(temporary, self.path)
         self._files.forget(self.path)
+        self.aborted.begin()
         self.loaded = True
 
     def note(self, header: BatchHeader, position: int, *, index: bool = True) -> None:
@@ -119,9 +136,11 @@ class Segment:
     def save_indexes(self) -> None:
         self.offsets.entries.save()
         self.times.entries.save()
+        self.aborted.save()
 
     @property
     def indexes_are_saved(self) -> bool:
+        """Both of those that can be made from the segment alone."""
         return self.offsets.entries.saved and self.times.entries.saved
 
     def seal(self) -> None:
@@ -130,6 +149,8 @@ class Segment:
         self.save_indexes()
 
     def quarantine(self, damage: Damage) -> None:
+        if self.retired:  # its files are gone or are another one's
+            raise Replaced(self.path)
         self.damage = self.damage.joined_with(damage) if self.damage else damage
         logger.error("%s", self.damage.error(self.path))
         try:
@@ -301,6 +322,7 @@ class Segment:
         """Forget what the indexes and the file hold after `size`: it was never synced, and must not come back."""
         self.offsets.cut_from(self.size)
         self.times.cut_from(self.next_offset)
+        self.aborted.cut_from(self.next_offset)
         file = self.file()
         file.truncate(self.size)
         file.sync()
@@ -351,16 +373,23 @@ class Segment:
 
     def headers_from(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset` on; what is damaged is stepped over."""
+        return self._each_from(offset, lambda _, header: header)
+
+    def marked_headers_from(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """The same, and what those say that end a transaction."""
+        return self._each_from(offset, lambda position, header: (header, self._marker_at(position, header)))
+
+    def _each_from(self, offset: int, find: Callable[[int, BatchHeader], Found]) -> Iterator[Found]:
         while True:
             try:
-                for header in self._undamaged_headers_from(offset):
-                    yield header
+                for position, header in self._undamaged_headers_from(offset):
+                    yield find(position, header)
                     offset = header.last_offset + 1
                 return
             except Broken as broken:
                 self.quarantine(self.damage_found(broken))
 
-    def _undamaged_headers_from(self, offset: int) -> Iterator[BatchHeader]:
+    def _undamaged_headers_from(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         start, file, end = self.locate(offset), self.file(), self.size
         if self.damage is not None and start.position <= self.damage.start.position:
             yield from _headers_between(file, start, self.damage.start.position, offset)
@@ -368,6 +397,19 @@ class Segment:
                 return
             start = self.damage.resume
         yield from _headers_between(file, start, end, offset)
+
+    def _marker_at(self, position: int, header: BatchHeader) -> Marker | None:
+        if not header.is_control:
+            return None
+        batch = self.file().read(header.size, position)
+        try:
+            validate(batch)
+        except CorruptBatch as error:
+            raise Broken(position, header.base_offset, error.what) from error
+        try:
+            return parse_marker(batch)
+        except InvalidBatch:  # compaction has emptied it, or it is of a kind that no transaction knows
+            return None
 
     def find_time(self, timestamp: int, least_offset: int) -> Record | None:
         """The first record from `least_offset` on that has at least this timestamp."""
@@ -447,10 +489,10 @@ class Segment:
         return damage.start.position
 
 
-def _headers_between(file: File, start: Place, end: int, offset: int) -> Iterator[BatchHeader]:
-    for _, header in headers(file, start.position, end, start.offset):
+def _headers_between(file: File, start: Place, end: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    for position, header in headers(file, start.position, end, start.offset):
         if header.last_offset >= offset:
-            yield header
+            yield position, header
 
 
 def checked_records(batch: bytes, position: int) -> list[Record]:

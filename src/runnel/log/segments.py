@@ -44,6 +44,12 @@ class Segments:
         for number in range(_number_of(segments, offset), len(segments)):
             yield _loaded(segments, number)
 
+    def with_limits_from(self, offset: int) -> Iterator[tuple[Segment, int | None]]:
+        """The same, not loaded, each with the offset where the next one begins; None for the active one."""
+        segments = self._all
+        for number in range(_number_of(segments, offset), len(segments)):
+            yield segments[number], segments[number + 1].base_offset if number + 1 < len(segments) else None
+
     def holding(self, offset: int) -> Segment:
         """The segment that holds the offset, loaded."""
         segments = self._all
@@ -58,6 +64,17 @@ class Segments:
         with self._lock:
             kept = self._all if self._all[-1].base_offset != segment.base_offset else self._all[:-1]
             self._all = (*kept, segment)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Put one loaded segment in the place of those; False if they are not all here any more."""
+        with self._lock:
+            first = next((number for number, known in enumerate(self._all) if known is old[0]), None)
+            if first is None or self._all[first : first + len(old)] != tuple(old):
+                return False
+            for segment in old:
+                segment.retired = True
+            self._all = (*self._all[:first], new, *self._all[first + len(old) :])
+            return True
 
     def drop_before(self, offset: int) -> tuple[Segment, ...]:
         """Take out those that end at `offset` or before it, but never the active one."""

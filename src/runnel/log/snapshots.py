@@ -10,7 +10,7 @@ import logging
 
 from runnel.errors import CorruptBatch
 from runnel.files import Files, read_file, replace_file
-from runnel.log.producers import Producers
+from runnel.log.producers import IndexContent, Producers
 
 SUFFIX = ".snapshot"
 
@@ -21,8 +21,23 @@ def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020d}{SUFFIX}"
 
 
-def write_snapshot(files: Files, directory: str, offset: int, producers: Producers) -> None:
-    replace_file(files, snapshot_path(directory, offset), producers.encode())
+def write_snapshot(
+    files: Files, directory: str, offset: int, producers: Producers, indexed: IndexContent | None = None
+) -> None:
+    """`indexed` is what the `.txnindex` of the segment that ends there, or up to there, holds."""
+    replace_file(files, snapshot_path(directory, offset), producers.encode(indexed))
+
+
+def read_snapshot(files: Files, directory: str, offset: int) -> Producers | None:
+    """The one at this offset; None if it is missing or cannot be read."""
+    path = snapshot_path(directory, offset)
+    if not files.exists(path):
+        return None
+    try:
+        return Producers.decode(read_file(files, path))
+    except CorruptBatch as error:
+        logger.warning("%s: %s", path, error)
+        return None
 
 
 def snapshot_offsets(files: Files, directory: str) -> list[int]:

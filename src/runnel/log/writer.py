@@ -24,10 +24,21 @@ from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
 from runnel.log.opening import PartitionState, replayed_producers
 from runnel.log.place import Place
+from runnel.log.producers import Producers
 from runnel.log.segment import Segment
 from runnel.log.segments import Segments
-from runnel.log.snapshots import remove_snapshots, write_snapshot
-from runnel.records import NO_PRODUCER_ID, BatchHeader, Codec, place_parts, recompressed, with_append_time
+from runnel.log.snapshots import remove_snapshots, snapshot_path, write_snapshot
+from runnel.log.txn_index import Entry
+from runnel.records import (
+    NO_PRODUCER_ID,
+    BatchHeader,
+    Codec,
+    Marker,
+    parse_marker,
+    place_parts,
+    recompressed,
+    with_append_time,
+)
 from runnel.settings import INT32_MAX, CompressionType, TimestampType, TopicSettings
 
 CODECS = {
@@ -47,6 +58,7 @@ class Writer:
         "_lock",
         "_pending",
         "_run",
+        "_started",
         "_synced_largest",
         "_taken",
         "_unsynced_records",
@@ -75,8 +87,7 @@ class Writer:
         self.segments: Segments = state.segments
         self.epochs = state.epochs
         self.leader_epoch = max(state.epochs.latest, home.epoch)
-        self.written_producers = state.producers
-        self.producers = state.producers.copy()
+        self._adopt(state.producers)
         self.next_offset = self.segments.active.next_offset
         self.synced = Place(self.segments.active.size, self.next_offset)
         self._synced_largest = self.segments.active.largest
@@ -95,24 +106,38 @@ class Writer:
 
     # --- the callers' side
 
-    def submit(self, batch: Buffer, *, control: bool = False, reserved: bool = False) -> Append:
-        header = admit(batch, self.settings, control=control)
+    def submit(
+        self, batch: Buffer, *, control: bool = False, reserved: bool = False, unnumbered: bool = False
+    ) -> Append:
+        header = admit(batch, self.settings, control=control, unnumbered=unnumbered)
         if not reserved:
             self._home.refuse_if_disk_low(len(batch))
         if self.settings.compression_type is not CompressionType.PRODUCER and not control:
             batch = recompressed(batch, CODECS[self.settings.compression_type])
-            header = admit(batch, self.settings)
+            header = admit(batch, self.settings, unnumbered=unnumbered)
         if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch = with_append_time(batch, self._home.clock.now())
-            header = admit(batch, self.settings, control=control)
+            header = admit(batch, self.settings, control=control, unnumbered=unnumbered)
+        marker = parse_marker(batch) if control else None
         with self._lock:
             if self.closed or self.failure is not None:
                 self.refuse_if_unfit()
-            append = self._repeated(header) if header.producer_id != NO_PRODUCER_ID else None
+            append = self._repeated(header, marker) if header.producer_id != NO_PRODUCER_ID else None
             if append is None:
-                append = self._accepted(header, batch)
+                append = self._accepted(header, batch, marker)
             self._pending.append(append)
         return append
+
+    def _adopt(self, producers: Producers) -> None:
+        """The state of producers as the log implies it; what is accepted goes beyond it."""
+        self.producers = producers.copy()
+        producers.transactions.tracks = True
+        self.written_producers = producers
+
+    def transaction_of(self, producer_id: int) -> int | None:
+        """Where this producer's transaction begins, also if that is not written yet."""
+        known = self.producers if self.failure is None else self.written_producers
+        return known.transactions.start_of(producer_id)
 
     def refuse_if_unfit(self) -> None:
         if self.closed:
@@ -120,8 +145,9 @@ class Writer:
         if self.failure is not None:
             raise self.failure
 
-    def _repeated(self, header: BatchHeader) -> Append | None:
-        if header.is_control:
+    def _repeated(self, header: BatchHeader, marker: Marker | None) -> Append | None:
+        if marker is not None:
+            self.producers.check_marker(header, marker)
             return None
         known = self.producers.duplicate_of(header)
         if known is None:
@@ -130,14 +156,14 @@ class Writer:
         appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
         return Append(header, None, appended)
 
-    def _accepted(self, header: BatchHeader, batch: Buffer) -> Append:
+    def _accepted(self, header: BatchHeader, batch: Buffer, marker: Marker | None) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
         placed = BatchHeader(base, header.length, epoch, *header[3:])
         if header.producer_id != NO_PRODUCER_ID:
-            self.producers.replay(placed, self._home.clock.now())
+            self.producers.replay(placed, self._home.clock.now(), marker)
         self.next_offset = base + header.last_offset_delta + 1
         appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
-        return Append(placed, place_parts(batch, base, epoch), appended)
+        return Append(placed, place_parts(batch, base, epoch), appended, marker)
 
     # --- a round: write, sync, publish
 
@@ -151,7 +177,8 @@ class Writer:
         now = self._home.clock.now()
         for append in self._taken:
             if append.data is not None:
-                if append.header.base_offset != offset:
+                header = append.header
+                if header.base_offset != offset:
                     raise RuntimeError(f"offset {offset} got lost on its way")  # its caller was interrupted
                 if position and self._must_roll(position, append, now):
                     self._finish_segment()
@@ -159,8 +186,8 @@ class Writer:
                 if not position:
                     self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
-                position += append.header.size
-                offset = append.header.last_offset + 1
+                position += header.size
+                offset = header.last_offset + 1
             self._run.append(append)
         self._write_run()
         return self._sync_is_due()
@@ -177,9 +204,15 @@ class Writer:
         ends: list[int] = []
         for append in run:
             if append.data is not None:
-                segment.note(append.header, append.position)
-                if append.header.producer_id != NO_PRODUCER_ID:
-                    self.written_producers.replay(append.header, self._home.clock.now())
+                header = append.header
+                if header.producer_id == NO_PRODUCER_ID:
+                    segment.note(header, append.position)
+                elif append.marker is not None:
+                    self._publish_marker(segment, header, append.marker, append.position)
+                else:
+                    # First: a reader of committed records must not see the batch before it sees the transaction.
+                    self.written_producers.replay(header, self._home.clock.now())
+                    segment.note(header, append.position)
                 batches.append(append.data)
                 ends.append(segment.next_offset)
         if synced:
@@ -189,6 +222,19 @@ class Writer:
             if self.watchers:
                 self._tell_watchers()
         return run
+
+    def _publish_marker(self, segment: Segment, header: BatchHeader, marker: Marker, position: int) -> None:
+        """Whoever sees that the transaction has ended must also find that it was aborted: that comes first."""
+        ended = self.written_producers.ended_by(header, marker)
+        if ended is not None and not ended.committed:
+            segment.aborted.add(Entry(*ended[:4]))
+        segment.note(header, position)
+        self.written_producers.replay(header, self._home.clock.now(), marker)
+
+    @property
+    def last_stable_offset(self) -> int:
+        end = self.segments.active.next_offset  # first: a transaction that begins meanwhile begins there or after it
+        return self.written_producers.stable_before(end)
 
     def _tell_watchers(self) -> None:
         for callback in tuple(self.watchers):
@@ -253,6 +299,7 @@ class Writer:
         self._synced_largest = segment.largest
         self._unsynced_records = 0
         self._unsynced_since = None
+        self.written_producers.transactions.settle()
         self._home.synced.note(self.name, segment.next_offset)
 
     # --- rolling
@@ -282,7 +329,8 @@ class Writer:
         self._begin_segment(old.next_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
-        write_snapshot(self._home.files, self.directory, base_offset, self.written_producers)
+        self._save_snapshot(base_offset)
+        self.segments.active.aborted.stable_end = self.written_producers.stable_before(base_offset)
         segment = Segment(self._home.open_files, self.directory, base_offset, self.settings.index_interval_bytes)
         segment.create()
         self._home.files.sync_directory(self.directory)
@@ -291,9 +339,28 @@ class Writer:
         self._synced_largest = segment.largest
         self.roll_at = self._roll_time(self._home.clock.now())
 
+    def _save_snapshot(self, offset: int) -> None:
+        """That at the beginning of the active segment stands since then, and tells of the index of the one before."""
+        active, files = self.segments.active, self._home.files
+        if offset > active.base_offset:
+            write_snapshot(files, self.directory, offset, self.written_producers, active.aborted.content)
+        elif not files.exists(snapshot_path(self.directory, offset)):
+            write_snapshot(files, self.directory, offset, self.written_producers)
+
     def _roll_time(self, started: int) -> int:
         jitter = self.settings.segment_jitter_ms
-        return started + self.settings.segment_ms - (self._home.chance.randrange(jitter) if jitter else 0)
+        longest = started + self.settings.segment_ms - (self._home.chance.randrange(jitter) if jitter else 0)
+        self._started = started
+        # What is in the active segment cannot be compacted, so it must not stay there for longer than allowed.
+        return min(longest, started + self.settings.max_compaction_lag_ms) if self.settings.compacts else longest
+
+    def change_settings(self, settings: TopicSettings) -> None:
+        """From now on; the active segment is rolled when these say so."""
+        times = (settings.segment_ms, settings.segment_jitter_ms, settings.max_compaction_lag_ms, settings.compacts)
+        old = self.settings
+        self.settings = settings
+        if times != (old.segment_ms, old.segment_jitter_ms, old.max_compaction_lag_ms, old.compacts):
+            self.roll_at = self._roll_time(self._started)
 
     # --- when the disk fails
 
@@ -313,7 +380,11 @@ class Writer:
         segment = self.segments.active
         if segment.size > self.synced.position:
             self._home.tails.forget(self.name)
+        transactions = self.written_producers.transactions
+        transactions.hold(self.synced.offset)
         segment.size, segment.next_offset = self.synced
+        segment.aborted.cut_from(segment.next_offset)
+        transactions.undo()
         segment.largest = self._synced_largest
         self.next_offset = self.synced.offset
         self.epochs.cut_from(self.next_offset)
@@ -329,8 +400,7 @@ class Writer:
         try:
             old = self.segments.active
             old.cut_back()
-            self.written_producers = replayed_producers(self._home, self.directory, self.segments)
-            self.producers = self.written_producers.copy()
+            self._adopt(replayed_producers(self._home, self.directory, self.segments))
             self.leader_epoch = self._home.next_epoch()
             self._begin_epoch(self.leader_epoch, self.next_offset)
             if old.size:
@@ -355,7 +425,7 @@ class Writer:
         if self.dirty:
             self.flush()
             self.segments.active.save_indexes()
-            write_snapshot(self._home.files, self.directory, self.synced.offset, self.written_producers)
+            self._save_snapshot(self.synced.offset)
             keep = {self.synced.offset, *self.segments.base_offsets}
             remove_snapshots(self._home.files, self.directory, keep=keep)
             self.dirty = False
@@ -368,6 +438,11 @@ class Writer:
         for append in lost:
             append.answer(Closed(f"partition {self.name}"))
         self._tell_watchers()
+
+    def abandon(self) -> None:
+        """Stop for good: what another partition of this name will hold is not ours to sync, nor to call synced."""
+        self.stop()
+        self._unsynced_since = None
 
     def close(self) -> None:
         """Stop, with a last checkpoint unless the disk is ill."""

@@ -23,6 +23,7 @@ from runnel.records.batch import (
     with_timestamps,
 )
 from runnel.records.codecs import Codec, compress, decompress
+from runnel.records.marker import Marker, build_marker, marker_in, parse_marker
 from runnel.records.record import NO_TIMESTAMP, Record
 
 __all__ = [
@@ -37,13 +38,17 @@ __all__ = [
     "TRANSACTIONAL",
     "BatchHeader",
     "Codec",
+    "Marker",
     "Producer",
     "Record",
     "batches_of",
     "build_batch",
+    "build_marker",
     "compress",
     "decompress",
+    "marker_in",
     "parse_header",
+    "parse_marker",
     "place",
     "place_parts",
     "recompressed",

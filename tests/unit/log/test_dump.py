@@ -228,7 +228,7 @@ def test_a_missing_file_a_directory_and_a_stranger_cannot_be_shown(tmp_path):
     assert rows_and_error(tmp_path)[1].reason == "it is a directory"
     assert rows_and_error(stranger)[1].what == f"{stranger} cannot be shown: its name is of no kind that is known"
     assert rows_and_error(stranger)[1].hint == (
-        "files that can be shown end in .log, .index, .timeindex, .snapshot, -offset-checkpoint, "
+        "files that can be shown end in .log, .index, .timeindex, .txnindex, .snapshot, -offset-checkpoint, "
         "leader-epoch-checkpoint, synced-offsets"
     )
 

@@ -101,6 +101,18 @@ def test_a_new_partition_of_a_deleted_ones_name_knows_nothing_of_it(stop: str | 
     assert offsets(partition) == [0, 1]
 
 
+def test_what_a_deleted_relaxed_partition_had_not_synced_is_not_held_against_a_new_one() -> None:
+    stage = Stage()
+    fill(stage.partition(flush_ms=1000), 3)
+    stage.log.delete("orders")
+    stage.partition(flush_ms=1000)
+    stage.clock.advance(1000)
+    stage.log.commit()
+    stage.kill()
+
+    assert (stage.partition().end_offset, stage.log.findings) == (0, [])
+
+
 def test_what_waits_in_a_deleted_partition_is_answered() -> None:
     stage = Stage()
     append = stage.partition().submit(batch(b"tea"))

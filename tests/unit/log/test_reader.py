@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from runnel.errors import DamagedLog, OffsetOutOfRange, UnreadableRecords
 from runnel.log import LogSettings, Partition, Record, open_log
-from runnel.records import CONTROL, Producer, batches_of, build_batch, records_of
+from runnel.records import CONTROL, batches_of, build_batch, records_of
 from runnel.settings import MIB
 from tests.unit.log.stage import DATA, Stage, batch, fill, offsets, segment_path
 
@@ -127,8 +127,7 @@ def test_markers_are_left_out_of_the_records() -> None:
     stage = Stage(tail_cache_bytes=0)
     partition = stage.partition()
     partition.append([Record(b"tea")])
-    marker = build_batch([Record(b"", b"")], attributes=CONTROL, producer=Producer(7, 0, -1))
-    partition.submit(marker, control=True)
+    partition.submit_marker(7, 0, committed=True, coordinator_epoch=0)
     partition.append([Record(b"milk")])
 
     assert [(record.offset, record.value) for record in partition.records()] == [(0, b"tea"), (2, b"milk")]

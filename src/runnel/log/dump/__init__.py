@@ -23,13 +23,15 @@ from runnel.log.dump.rows import (
     Row,
     SyncedRow,
     TimeIndexRow,
+    TxnIndexRow,
 )
-from runnel.log.dump.segments import index_rows, segment_rows, time_index_rows
+from runnel.log.dump.segments import index_rows, segment_rows, time_index_rows, txn_index_rows
 from runnel.log.dump.states import checkpoint_rows, epoch_rows, snapshot_rows, synced_rows
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
 from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from runnel.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from runnel.log.synced import FILE_NAME as SYNCED_FILE
+from runnel.log.txn_index import SUFFIX as TXN_INDEX_SUFFIX
 
 __all__ = [
     "BatchRow",
@@ -41,6 +43,7 @@ __all__ = [
     "Row",
     "SyncedRow",
     "TimeIndexRow",
+    "TxnIndexRow",
     "UnreadableFile",
     "checkpoint_rows",
     "epoch_rows",
@@ -51,6 +54,7 @@ __all__ = [
     "snapshot_rows",
     "synced_rows",
     "time_index_rows",
+    "txn_index_rows",
 ]
 
 CHECKPOINT_SUFFIX = "-offset-checkpoint"
@@ -80,7 +84,7 @@ def rows_of(files: Files, path: str, *, offset: int = 0, records: bool = True) -
 
 def has_offsets(path: str) -> bool:
     """Whether `rows_of` can begin at an offset."""
-    return path.endswith((LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+    return path.endswith((LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
 
 
 def _refuse_unless_file(files: Files, path: str) -> None:
@@ -115,6 +119,10 @@ def _time_index(files: Files, path: str, offset: int, _: bool) -> Iterator[Row]:
     return (row for row in rows if row.offset >= offset)
 
 
+def _txn_index(files: Files, path: str, offset: int, _: bool) -> Iterator[Row]:
+    return (row for row in txn_index_rows(files.open(path)) if row.last_offset >= offset)
+
+
 def _small(rows: Callable[[bytes], Iterator[Row]]) -> Callable[[Files, str, int, bool], Iterator[Row]]:
     return lambda files, path, _offset, _records: rows(read_file(files, path))
 
@@ -135,6 +143,7 @@ _GENERATORS: dict[str, Callable[[Files, str, int, bool], Iterator[Row]]] = {
     LOG_SUFFIX: _segment,
     INDEX_SUFFIX: _index,
     TIME_INDEX_SUFFIX: _time_index,
+    TXN_INDEX_SUFFIX: _txn_index,
     SNAPSHOT_SUFFIX: _small(snapshot_rows),
     CHECKPOINT_SUFFIX: _small(checkpoint_rows),
     EPOCHS_FILE: _small(epoch_rows),

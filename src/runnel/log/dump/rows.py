@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from runnel.log.producers import Remembered
-from runnel.records import BatchHeader, Record
+from runnel.records import BatchHeader, Marker, Record
 
 
 class Malformed(Exception):
@@ -21,6 +21,7 @@ class BatchRow(NamedTuple):
     position: int
     header: BatchHeader
     records: tuple[Record, ...]  # empty unless they were asked for
+    marker: Marker | None = None  # how it ends a transaction, if it does
 
 
 class IndexRow(NamedTuple):
@@ -37,6 +38,16 @@ class TimeIndexRow(NamedTuple):
     position: int
     timestamp: int
     offset: int
+
+
+class TxnIndexRow(NamedTuple):
+    """An aborted transaction; from its marker on the last stable offset was `stable_offset`."""
+
+    position: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
 
 
 class ProducerRow(NamedTuple):
@@ -70,4 +81,4 @@ class SyncedRow(NamedTuple):
     offset: int | None  # None if the entry was torn
 
 
-Row = BatchRow | IndexRow | TimeIndexRow | ProducerRow | CheckpointRow | EpochRow | SyncedRow
+Row = BatchRow | IndexRow | TimeIndexRow | TxnIndexRow | ProducerRow | CheckpointRow | EpochRow | SyncedRow

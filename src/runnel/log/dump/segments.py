@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.files import File
-from runnel.log.dump.rows import BatchRow, IndexRow, Malformed, TimeIndexRow
-from runnel.records import HEADER_SIZE, BatchHeader, Record, parse_header, records_of, validate
+from runnel.log.dump.rows import BatchRow, IndexRow, Malformed, TimeIndexRow, TxnIndexRow
+from runnel.log.txn_index import ENTRY as TXN_INDEX_ENTRY
+from runnel.log.txn_index import VERSION as TXN_INDEX_VERSION
+from runnel.records import HEADER_SIZE, BatchHeader, Marker, Record, parse_header, parse_marker, records_of, validate
 
 INDEX_ENTRY = struct.Struct(">ii")
 TIME_INDEX_ENTRY = struct.Struct(">qi")
@@ -27,7 +29,8 @@ def segment_rows(file: File, offset: int = 0, *, records: bool = True) -> Iterat
         least = header.last_offset + 1
         if header.last_offset >= offset:
             shown = _records(position, batch) if records else []
-            yield BatchRow(position, header, tuple(record for record in shown if record.offset >= offset))
+            asked_for = tuple(record for record in shown if record.offset >= offset)
+            yield BatchRow(position, header, asked_for, _marker(batch) if header.is_control else None)
 
 
 def batches(file: File, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, bytes]]:
@@ -53,6 +56,13 @@ def _batch_at(file: File, position: int, left: int) -> bytes:
     return file.read(max(size, HEADER_SIZE), position)
 
 
+def _marker(batch: bytes) -> Marker | None:
+    try:
+        return parse_marker(batch)
+    except InvalidBatch:
+        return None  # a control record of another kind, or none any more
+
+
 def _records(position: int, batch: bytes) -> list[Record]:
     try:
         return records_of(batch)
@@ -70,7 +80,14 @@ def time_index_rows(file: File, base_offset: int) -> Iterator[TimeIndexRow]:
         yield TimeIndexRow(position, timestamp, base_offset + relative)
 
 
-def _entries(file: File, shape: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
+def txn_index_rows(file: File) -> Iterator[TxnIndexRow]:
+    for position, (version, *fields) in _entries(file, TXN_INDEX_ENTRY):
+        if version != TXN_INDEX_VERSION:
+            raise Malformed(position, f"entry of version {version}, only version {TXN_INDEX_VERSION} is known")
+        yield TxnIndexRow(position, *fields)
+
+
+def _entries(file: File, shape: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
     size = file.size()
     whole = size // shape.size * shape.size
     chunk = ENTRIES_CHUNK // shape.size * shape.size
@@ -78,7 +95,7 @@ def _entries(file: File, shape: struct.Struct) -> Iterator[tuple[int, tuple[int,
         content = file.read(min(chunk, whole - start), start)
         if len(content) % shape.size:
             raise Malformed(start, "the file became shorter while it was read")
-        for number, (first, second) in enumerate(shape.iter_unpack(content)):
-            yield start + number * shape.size, (first, second)
+        for number, fields in enumerate(shape.iter_unpack(content)):
+            yield start + number * shape.size, fields
     if whole < size:
         raise Malformed(whole, f"{size - whole} bytes are left, an entry has {shape.size}")

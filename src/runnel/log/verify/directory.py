@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from runnel.errors import UnusableDirectory
 from runnel.files import Files, read_file
-from runnel.log.checkpoints import RECOVERY_POINTS, START_OFFSETS, TopicPartition
+from runnel.log.checkpoints import CLEAN_OFFSETS, HORIZONS, RECOVERY_POINTS, START_OFFSETS, TopicPartition
 from runnel.log.directory import CLEAN_FILE, DELETED_SUFFIX, FORMAT, LOCK_FILE, META_FILE
 from runnel.log.dump import CheckpointRow, Malformed, checkpoint_rows, synced_rows
 from runnel.log.synced import FILE_NAME as SYNCED_FILE
 from runnel.log.verify.partition import Known
 from runnel.log.verify.report import Report
 
-OURS = {LOCK_FILE, META_FILE, CLEAN_FILE, RECOVERY_POINTS, START_OFFSETS, SYNCED_FILE, "lost+found"}
+CHECKPOINTS = {RECOVERY_POINTS, START_OFFSETS, CLEAN_OFFSETS, HORIZONS}
+OURS = {LOCK_FILE, META_FILE, CLEAN_FILE, SYNCED_FILE, "lost+found"} | CHECKPOINTS
 
 
 @dataclass(slots=True)
@@ -56,6 +57,8 @@ class DirectoryCheck:
         shared.recovery_points = self._checkpoint(RECOVERY_POINTS)
         shared.start_offsets = self._checkpoint(START_OFFSETS)
         shared.synced = self._synced()
+        for name in (CLEAN_OFFSETS, HORIZONS):
+            self._checkpoint(name)
         return shared
 
     def partitions(self, shared: Shared) -> list[TopicPartition]:

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from runnel.files import Files, read_file
+from runnel.log.compaction.output import CLEANED
+from runnel.log.compaction.swap import SWAP
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
 from runnel.log.dump import Malformed, snapshot_rows
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
 from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from runnel.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
+from runnel.log.txn_index import SUFFIX as TXN_INDEX_SUFFIX
 from runnel.log.verify.epochs import EpochsCheck
 from runnel.log.verify.report import Meter, Report
 from runnel.log.verify.segment import SegmentCheck, SegmentPlace
+from runnel.log.verify.transactions import TransactionsCheck
 
-SEGMENT_FILES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, DAMAGE_SUFFIX)
+SEGMENT_FILES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, DAMAGE_SUFFIX)
 NUMBERED = re.compile(r"([0-9]{20})(\..+)")
 
 
@@ -38,6 +42,7 @@ class PartitionCheck:
         self._known = known
         self._report = report
         self._meter = meter
+        self._transactions = TransactionsCheck(files, directory, report)
         self._start_offset = known.start_offset or 0
         self._end = 0
 
@@ -47,6 +52,8 @@ class PartitionCheck:
         bases = self._note_strangers(names)
         epochs = EpochsCheck(self._files, self._directory, self._start_offset, self._report)
         self._check_start(bases)
+        if bases:
+            self._transactions.begin(bases[0])
         for number, base in enumerate(bases):
             limit = bases[number + 1] if number + 1 < len(bases) else None
             self._check_segment(base, limit, epochs)
@@ -64,7 +71,7 @@ class PartitionCheck:
             torn_from=self._synced if unclean else None,
             kept_before=known.recovery_point or 0 if unclean else None,
         )
-        segment = SegmentCheck(self._files, place, epochs, self._report, self._meter)
+        segment = SegmentCheck(self._files, place, epochs, self._transactions, self._report, self._meter)
         try:
             segment.run()
             if last:
@@ -158,6 +165,8 @@ def _what_is_strange(name: str, stems: set[str]) -> str:
         return "left over from an interrupted write; it will be removed"
     if match and match[2] in SEGMENT_FILES:
         return "" if match[1] in stems else "left over from an interrupted deletion; it will be removed"
+    if match and match[2].startswith((CLEANED, SWAP)):
+        return "left over from an interrupted compaction; the next start finishes it or throws it away"
     if (match and match[2] == SNAPSHOT_SUFFIX) or name == EPOCHS_FILE:
         return ""
     return "not a file of a log; it is left alone"

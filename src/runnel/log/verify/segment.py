@@ -15,6 +15,7 @@ from runnel.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, dama
 from runnel.log.verify.epochs import EpochsCheck
 from runnel.log.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from runnel.log.verify.report import Meter, Report
+from runnel.log.verify.transactions import TransactionsCheck
 from runnel.log.walk import Broken
 from runnel.records import BatchHeader, records_of
 
@@ -33,10 +34,19 @@ class SegmentPlace:
 class SegmentCheck:
     """After `run`, `next_offset` is the one after its last batch, or after all that is lost at its end."""
 
-    def __init__(self, files: Files, place: SegmentPlace, epochs: EpochsCheck, report: Report, meter: Meter) -> None:
+    def __init__(
+        self,
+        files: Files,
+        place: SegmentPlace,
+        epochs: EpochsCheck,
+        transactions: TransactionsCheck,
+        report: Report,
+        meter: Meter,
+    ) -> None:
         self._files = files
         self._place = place
         self._epochs = epochs
+        self._transactions = transactions
         self._report = report
         self._meter = meter
         self._broken_from: int | None = None  # the first offset that cannot be read
@@ -60,6 +70,7 @@ class SegmentCheck:
             start = self._check_from(file, start, end)
         self._check_end(end)
         self._epochs.segment_ends(self.path)
+        self._transactions.segment_ends(self._place.stem, unclean=self._place.kept_before is not None)
         self._report_indexes()
         if quarantined:
             self._report_quarantine()
@@ -100,6 +111,7 @@ class SegmentCheck:
         for mistake in self._mistakes(header, batch):
             self._report.problem(self.path, mistake, position=position, offset=header.base_offset)
         self._epochs.see(position, header)
+        self._transactions.see(header, batch)
         indexed = self._offsets is not None and self._offsets.see(position, header)
         if self._times is not None:
             self._times.see(header, indexed=indexed)
@@ -107,8 +119,6 @@ class SegmentCheck:
     def _mistakes(self, header: BatchHeader, batch: bytes) -> list[str]:
         limit = self._place.limit
         mistakes: list[str] = []
-        if header.count != header.last_offset_delta + 1:
-            mistakes.append(f"batch of {header.count} records over {header.last_offset_delta + 1} offsets")
         if limit is not None and header.last_offset >= limit:
             mistakes.append(f"batch up to offset {header.last_offset}, but the next segment begins at {limit}")
         try:
@@ -127,6 +137,7 @@ class SegmentCheck:
             self._meter.advance(end - broken.position)
             return None
         damage = damage_at(file, broken, end)
+        self._transactions.give_up()
         if self._broken_from is None:
             self._broken_from = broken.offset
         self.lost_its_end = damage.resume is None

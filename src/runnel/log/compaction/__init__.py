@@ -1,0 +1,1 @@
+"""Compaction: of every key the newest record stays, at its offset."""
