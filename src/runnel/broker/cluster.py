@@ -1,6 +1,6 @@
 """What the broker knows beside the records: topics, configurations, quotas, producer ids. It lives in a log.
 
-Each entry is the newest state of one thing under its key, or a tombstone, so the log could be compacted. The log is the
+Each entry is the newest state of one thing under its key, or a tombstone, so the log is compacted. It is the
 partition `__runnel_metadata-0`, which clients do not see.
 """
 
@@ -54,7 +54,7 @@ Cluster = JournaledState[ClusterState]
 
 
 def open_cluster(log: Log) -> Cluster:
-    cluster = JournaledState(PartitionJournal(log.partition(METADATA_TOPIC)), ClusterState, replay)
+    cluster = JournaledState(PartitionJournal(log.partition(METADATA_TOPIC), keyed=True), ClusterState, replay)
     cluster.start()
     return cluster
 

@@ -21,7 +21,8 @@ from runnel.errors import MalformedRequest
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
-from runnel.protocol.versions import SERVED, Api
+from runnel.protocol.own import ANSWERED, api_of
+from runnel.protocol.versions import Api
 from runnel.settings import KIB
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Connection(asyncio.Protocol):
         try:
             header = parse_header(frame.data, frame.start, frame.end)
             key, version = header.api_key, header.version
-            if key not in SERVED or version not in SERVED[key]:
+            if key not in ANSWERED or version not in ANSWERED[key]:
                 if key != Api.API_VERSIONS:
                     raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
                 version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
@@ -384,4 +385,4 @@ class Connection(asyncio.Protocol):
 
 
 def _name(request: Request) -> str:
-    return f"{Api(request.api_key).name} v{request.version}"
+    return f"{api_of(request.api_key).name} v{request.version}"

@@ -25,7 +25,7 @@ from runnel.broker.configs.listeners import Listener
 from runnel.broker.endpoints import Endpoint
 from runnel.broker.server import Server
 from runnel.broker.sockets import bind
-from runnel.protocol.versions import Api
+from runnel.protocol.own import api_of
 
 SECONDS_TO_ANSWER = 10.0
 BACKLOG = 16
@@ -147,7 +147,7 @@ def _requests(server: Server) -> Iterator[Metric]:
     ):
         metric = CounterMetricFamily(name, help_text, labels=["api"])
         for key, count in counts.items():
-            metric.add_metric([Api(key).name.lower()], count)
+            metric.add_metric([api_of(key).name.lower()], count)
         yield metric
     yield CounterMetricFamily("runnel_throttled", "Answers that told a client to wait.", value=counters.throttled)
     errors = "Connections that were closed because of what they sent, or because of a defect."

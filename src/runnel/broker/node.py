@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from runnel.broker.cluster import ClusterState, cluster_id_entry, open_cluster
-from runnel.broker.committing import Committing
+from runnel.broker.configs.groups import GroupConfigs
 from runnel.broker.configs.live import live_settings
 from runnel.broker.configs.settings import BrokerSettings
 from runnel.broker.configs.topics import topic_settings
@@ -25,10 +25,11 @@ from runnel.broker.limits import Unsent
 from runnel.broker.producer_ids import ProducerIds
 from runnel.broker.quotas import Quotas
 from runnel.broker.topics import Topics
+from runnel.broker.transactions import open_transactions
 from runnel.broker.waits import Waits
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.files import DISK, Files
-from runnel.log import Log, open_log
+from runnel.log import Append, Appended, Log, open_log
 from runnel.replay import Decision
 
 Answer = TypeVar("Answer")
@@ -60,11 +61,13 @@ class Node:
         self.disk_room = DiskRoom(log, clock)
         self.disk_reads = asyncio.Semaphore(THREADS)  # what a fetch may read is known when its turn comes
         self.stopping = False
+        self._tasks: set[asyncio.Task[object]] = set()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runnel-broker")
         self.cluster = open_cluster(log)
         self.cluster_id = self.cluster.run(self._named)
         self.settings = live_settings(static_configs, self.cluster.read(lambda state: dict(state.configs)))
         self.producer_ids = ProducerIds(self.cluster, clock)
+        self.group_configs = GroupConfigs(self.cluster.read(lambda state: dict(state.configs)))
         self.quotas = Quotas(self.settings, self.cluster.read(lambda state: dict(state.quotas)))
         self.topics = Topics(
             self.cluster,
@@ -74,11 +77,19 @@ class Node:
             settings_of=lambda configs: topic_settings(self.settings, configs),
             in_thread=self.in_thread,
         )
-        self.groups = open_groups(log, settings=lambda: self.settings, clock=clock, timers=loop, chance=self.chance)
+        self.groups = open_groups(
+            log,
+            settings=lambda: self.settings,
+            clock=clock,
+            timers=loop,
+            chance=self.chance,
+            topics=self.topics,
+            configs_of=self.group_configs.of,
+        )
+        self.transactions = open_transactions(self)
         self.topics.load()
         self.topics.when_deleted.append(self.groups.forget_topic)
         self.groups.start()
-        Committing(log, loop, self.handover, clock).begin()
 
     @property
     def node_id(self) -> int:
@@ -91,6 +102,32 @@ class Node:
     async def in_thread(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run what may wait for a disk in a thread."""
         return await self.loop.run_in_executor(self._threads, function, *arguments)
+
+    def appended(self, append: Append) -> Awaitable[Appended]:
+        """The answer to an append, on the event loop."""
+        future: asyncio.Future[Appended] = self.loop.create_future()
+
+        def settle(done: Append) -> None:
+            if future.done():
+                return
+            if done.error is not None:
+                future.set_exception(done.error)
+            else:
+                future.set_result(done.appended)
+
+        append.when_done(lambda done: self.handover.call(settle, done))
+        return future
+
+    def start_task(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do something that nobody waits for; an error is logged."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task failed", exc_info=task.exception())
 
     def decide(self, handler: Callable[[ClusterState], Decision[Answer]]) -> Awaitable[Answer]:
         """Decide on the cluster state; the answer comes when it is durable."""
@@ -107,6 +144,7 @@ class Node:
     def stop(self) -> None:
         """Answer those who wait."""
         self.stopping = True
+        self.transactions.stop()
         self.groups.stop()
         self.waits.wake_all()
 

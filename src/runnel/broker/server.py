@@ -76,6 +76,7 @@ class Server:
             self._servers.append(server)
 
     def begin_care(self) -> None:
+        self.node.transactions.start()
         self._care = self.loop.create_task(self._take_care())
 
     async def stop(self) -> None:
@@ -144,8 +145,6 @@ class Server:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
             self.close_idle()
-            if self.node.groups.needs_folding:
-                await self.node.in_thread(self.node.groups.fold)
 
     def close_idle(self) -> None:
         """Close the connections that have been silent for `connections.max.idle.ms`."""

@@ -24,7 +24,8 @@ from runnel.replay import Decision
 from runnel.settings import TopicSettings
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})  # clients may read them only
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})  # clients may read them only
 HIDDEN = frozenset({METADATA_TOPIC})
 
 InThread = Callable[..., Awaitable[Any]]
@@ -128,6 +129,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self.when_deleted: list[Callable[[str], object]] = []
+        self.changes = 0  # rises whenever a topic comes, goes or grows
 
     # --- reading
 
@@ -191,6 +193,7 @@ class Topics:
         """UnknownTopic if there is none. Its name is free when this returns."""
         facts = await self._decided(self._leaving_marked(name))
         topic = self._by_name.pop(name, None)
+        self.changes += 1
         if topic is not None:
             self._by_id.pop(topic.id, None)
         for tell in self.when_deleted:
@@ -213,6 +216,7 @@ class Topics:
         """Let the topic follow what is durable already."""
         topic = self._by_name.get(facts.name)
         if topic is not None and topic.id == facts.id:
+            self.changes += facts.partitions != topic.count
             topic.change(facts, self._settings_of(facts.configs))
         return topic
 
@@ -227,6 +231,7 @@ class Topics:
         topic = Topic(self._log, facts, self._settings_of(facts.configs))
         self._by_name[facts.name] = topic
         self._by_id[facts.id] = topic
+        self.changes += 1
         return topic
 
     def _facts(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicFacts:

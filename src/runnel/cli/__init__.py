@@ -15,6 +15,7 @@ import typer
 
 from runnel import __version__
 from runnel.cli.nouns import Nouns
+from runnel.cli.values import printable
 from runnel.errors import RunnelError
 
 __all__ = ["app", "main"]
@@ -71,6 +72,6 @@ def main() -> None:
 
 
 def _print_error(what: str, hint: str) -> None:
-    print(f"error: {what}", file=sys.stderr)
+    print(f"error: {printable(what)}", file=sys.stderr)
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        print(f"hint: {printable(hint)}", file=sys.stderr)

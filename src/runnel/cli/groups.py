@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from runnel.cli.durations import as_duration
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from runnel.cli.starts import START_HELP, checked_start, parse_start
@@ -16,6 +17,7 @@ from runnel.cli.tables import counted, print_json, print_table
 from runnel.cli.values import printable
 from runnel.cli.watch import Alarm, Watch, as_line, as_object, call
 from runnel.client import Admin, Group, Groups, Lag, lag
+from runnel.clock import SYSTEM_CLOCK
 from runnel.errors import Transient
 
 NEAR_LOSS = 3
@@ -48,7 +50,7 @@ def list_groups(as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRA
 def describe(
     group: Names, alert: Alert = 0.5, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
 ) -> None:
-    """Show the lag in each partition, and mark those that are near to losing records."""
+    """Show the lag in each partition, mark those that are near to losing records, and tell what holds readers back."""
     admin = Admin(bootstrap)
     described = [(Groups(admin).describe(name), lag(admin, name)) for name in group]
     if as_json:
@@ -147,12 +149,29 @@ def _print_group(group: Group, lags: list[Lag], alert: float) -> None:
     if rows:
         columns = ["topic", "partition", "committed", "start", "end", "lag", "used", "member", "alert"]
         print_table(columns, sorted(rows, key=lambda row: (row[0], row[1])), alert=len(columns) - 1)
+    held = [each for each in lags if each.stable is not None]
+    if held:
+        print()
+        now = SYSTEM_CLOCK.now()
+        columns = ["topic", "partition", "stable", "held back", "transaction", "producer", "open for"]
+        print_table(columns, [_held_row(each, now) for each in held])
 
 
 def _row(lag: Lag, alert: float, member: str | None) -> list[Any]:
     used = None if lag.used is None else f"{lag.used:.0%}"
     mark = f"lost {lag.lost}" if lag.lost else "near loss" if lag.is_near_loss(alert) else ""
     return [lag.topic, lag.partition, lag.committed, lag.start, lag.end, lag.lag, used, member, mark]
+
+
+def _held_row(lag: Lag, now: int) -> list[Any]:
+    """What holds the readers of committed records back. Who reads what is open, too, does not wait for it."""
+    row: list[Any] = [lag.topic, lag.partition, lag.stable, lag.held]
+    found = lag.held_by
+    if found is None:
+        return [*row, None, None, None]
+    name = found.known.id if found.known is not None else None
+    since = as_duration(now - found.since) if found.since is not None else "hangs"
+    return [*row, name, found.producer.producer_id, since]
 
 
 def _group_object(group: Group, lags: list[Lag], alert: float) -> dict[str, Any]:

@@ -57,16 +57,15 @@ def dump(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A segment (.log), .index, .timeindex, .snapshot, a checkpoint, or synced-offsets."
+            metavar="FILE",
+            help="A segment (.log), .index, .timeindex, .txnindex, .snapshot, a checkpoint, or synced-offsets.",
         ),
     ],
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")] = False,
     records: Annotated[
         bool, typer.Option("--records/--no-records", help="Show the records of each batch, or the batches alone.")
     ] = True,
-    offset: Annotated[
-        int, typer.Option("--offset", min=0, help="Begin with this offset, in a .log, .index or .timeindex.")
-    ] = 0,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Begin with this offset, in a .log or an index.")] = 0,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Stop after so many batches, or entries of another file.")
     ] = None,
@@ -77,7 +76,7 @@ def dump(
     """
     path = str(file)
     if offset and not has_offsets(path):
-        raise typer.BadParameter("only .log, .index and .timeindex files have offsets", param_hint="--offset")
+        raise typer.BadParameter("only .log files and indexes have offsets", param_hint="--offset")
     for row in islice(rows_of(READ_ONLY_DISK, path, offset=offset, records=records), limit):
         for line in [as_json(row, records=records)] if json_lines else as_text(row):
             print(line)

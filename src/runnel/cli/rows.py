@@ -7,8 +7,18 @@ from functools import singledispatch
 from typing import Any
 
 from runnel.cli.values import as_time, json_value, printable, quoted
-from runnel.log.dump import BatchRow, CheckpointRow, EpochRow, IndexRow, ProducerRow, Row, SyncedRow, TimeIndexRow
-from runnel.records import NO_PRODUCER_ID, Codec, Record
+from runnel.log.dump import (
+    BatchRow,
+    CheckpointRow,
+    EpochRow,
+    IndexRow,
+    ProducerRow,
+    Row,
+    SyncedRow,
+    TimeIndexRow,
+    TxnIndexRow,
+)
+from runnel.records import NO_PRODUCER_ID, Codec, Marker, Record
 
 INDENT = "    "
 
@@ -42,7 +52,13 @@ def _(row: BatchRow) -> list[str]:
         parts.append("transactional")
     if header.is_control:
         parts.append("control")
+    if row.marker is not None:
+        parts.append(f"{_kind(row.marker)} by coordinator epoch {row.marker.coordinator_epoch}")
     return ["  ".join(parts), *(INDENT + _record_line(record) for record in row.records)]
+
+
+def _kind(marker: Marker) -> str:
+    return "COMMIT" if marker.committed else "ABORT"
 
 
 def _record_line(record: Record) -> str:
@@ -60,6 +76,12 @@ def _(row: IndexRow) -> list[str]:
 @as_text.register
 def _(row: TimeIndexRow) -> list[str]:
     return [f"timestamp {row.timestamp}  {as_time(row.timestamp)}  offset {row.offset}"]
+
+
+@as_text.register
+def _(row: TxnIndexRow) -> list[str]:
+    aborted = f"producer {row.producer_id}  aborted from offset {row.first_offset} to {row.last_offset}"
+    return [f"{aborted}  last stable offset {row.stable_offset}"]
 
 
 @as_text.register
@@ -122,6 +144,8 @@ def _batch_object(row: BatchRow, records: bool) -> dict[str, Any]:
         "transactional": header.is_transactional,
         "control": header.is_control,
     }
+    if row.marker is not None:
+        batch |= {"marker": _kind(row.marker), "coordinator_epoch": row.marker.coordinator_epoch}
     return batch | ({"records": [_record_object(record) for record in row.records]} if records else {})
 
 

@@ -7,14 +7,28 @@ from typing import Annotated, Any
 import typer
 
 from runnel.cli.nouns import noun
+from runnel.cli.open_transactions import open_object, open_text
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
 from runnel.cli.tables import counted, print_json, print_table
-from runnel.cli.values import printable
-from runnel.client import EARLIEST, LATEST, Admin, Config, Topic
+from runnel.cli.values import as_time, printable
+from runnel.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    Cleanness,
+    Compaction,
+    Config,
+    Topic,
+    UnknownPartition,
+    cleanness,
+    compact,
+)
 from runnel.client.admin import TopicAndPartition
 from runnel.client.errors import MOST_PARTITIONS
 
-topics = noun("List, create, describe, change and delete topics.")
+CLEAN_COLUMNS = ["clean to", "clean until", "held by"]
+
+topics = noun("List, create, describe, change, compact and delete topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
@@ -81,7 +95,7 @@ def describe(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show partitions with their first and next offset and their size, and the configs that are set."""
+    """Show partitions with their offsets and size, up to when they are clean if compacted, and the configs set."""
     admin = Admin(bootstrap)
     described = [_describe(admin, name, all_configs) for name in topic]
     if as_json:
@@ -123,6 +137,27 @@ def alter(
         print_json({"topic": topic, "partitions": partitions, "configs": configs, "unset": unset})
 
 
+@topics.command("compact")
+def compact_topic(
+    topic: Name,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Compact this partition alone.")] = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Compact a topic now, and wait for it: keep only the newest record of each key. Only Runnel's broker can."""
+    admin = Admin(bootstrap)
+    numbers = [each.number for each in admin.topic(topic).partitions]
+    if partition is not None and partition not in numbers:
+        raise UnknownPartition(topic, partition, len(numbers))
+    wanted = numbers if partition is None else [partition]
+    done = compact(admin, topic, wanted)
+    if as_json:
+        print_json({"topic": topic, "partitions": [_compaction_object(each) for each in done]})
+        return
+    columns = ["partition", "records before", "after", "bytes before", "after", "end", *CLEAN_COLUMNS]
+    print_table(columns, [_compaction_row(each) for each in done])
+
+
 @topics.command()
 def delete(topic: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Delete topics with all their records. Nothing is deleted if one of them is not there."""
@@ -145,6 +180,7 @@ def _describe(admin: Admin, name: str, all_configs: bool) -> dict[str, Any]:
     places: list[TopicAndPartition] = [(name, partition.number) for partition in topic.partitions]
     starts, ends, sizes = admin.offsets(places, EARLIEST), admin.offsets(places, LATEST), admin.sizes(places)
     configs = admin.configs([name])[name]
+    clean = cleanness(admin, name, [number for _, number in places]) if _compacts(configs) else {}
     return _summary(topic) | {
         "partitions": [
             {
@@ -155,6 +191,7 @@ def _describe(admin: Admin, name: str, all_configs: bool) -> dict[str, Any]:
                 "start": starts[place],
                 "end": ends[place],
                 "size": sizes.get(place),
+                "clean": _clean_object(clean[partition.number]) if partition.number in clean else None,
             }
             for place, partition in zip(places, topic.partitions, strict=True)
         ],
@@ -167,6 +204,9 @@ def _print_described(described: dict[str, Any]) -> None:
     print(f"{printable(described['topic'])}  id {described['id']}  {counted(len(partitions), 'partition')}")
     columns = ["partition", "leader", "replicas", "in sync", "start", "end", "size"]
     rows = [[_joined(partition[column.replace(" ", "_")]) for column in columns] for partition in partitions]
+    if any(partition["clean"] for partition in partitions):
+        columns += CLEAN_COLUMNS
+        rows = [row + _clean_cells(partition["clean"]) for row, partition in zip(rows, partitions, strict=True)]
     print_table(columns, rows)
     if described["configs"]:
         print()
@@ -174,6 +214,43 @@ def _print_described(described: dict[str, Any]) -> None:
             ["config", "value", "source"],
             [[config["name"], config["value"], config["source"]] for config in described["configs"]],
         )
+
+
+def _compacts(configs: list[Config]) -> bool:
+    return any(config.name == "cleanup.policy" and "compact" in (config.value or "") for config in configs)
+
+
+# --- compaction
+
+
+def _compaction_row(done: Compaction) -> list[Any]:
+    counts = [done.records_before, done.records_after, done.bytes_before, done.bytes_after]
+    return [done.now.partition, *counts, done.now.end, *_clean_cells(_clean_object(done.now))]
+
+
+def _clean_cells(clean: dict[str, Any]) -> list[Any]:
+    until = "now" if clean["time"] is None else as_time(clean["time"])
+    return [clean["offset"], until, open_text(clean["held_by"])]
+
+
+def _clean_object(clean: Cleanness) -> dict[str, Any]:
+    held_by = None if clean.held_by is None else open_object(clean.held_by)
+    return {"offset": clean.offset, "time": clean.time, "held_by": held_by}
+
+
+def _compaction_object(done: Compaction) -> dict[str, Any]:
+    return {
+        "partition": done.now.partition,
+        "records_before": done.records_before,
+        "records_after": done.records_after,
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+        "end": done.now.end,
+        "clean": _clean_object(done.now),
+    }
+
+
+# --- topics
 
 
 def _summary(topic: Topic) -> dict[str, Any]:

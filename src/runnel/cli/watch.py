@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from runnel.cli.open_transactions import open_object
 from runnel.client import Lag
 
 
@@ -52,6 +53,9 @@ def as_object(group: str, lag: Lag, alert: float) -> dict[str, Any]:
         "used_time": lag.used_time,
         "used_bytes": lag.used_bytes,
         "near_loss": lag.is_near_loss(alert),
+        "stable": lag.stable,
+        "held": lag.held,
+        "held_by": None if lag.held_by is None else open_object(lag.held_by),
     }
 
 

@@ -4,13 +4,20 @@ It knows neither our broker nor our log. `runnel.client.asynchronous` has the sa
 """
 
 from runnel.client.admin import Admin, Cluster, Config, Node, Partition, Topic
+from runnel.client.compaction import Cleanness, Compaction, cleanness, compact
 from runnel.client.consumer import Consumer
 from runnel.client.errors import (
     Busy,
+    CannotCompact,
     GroupActive,
     InvalidAddress,
     InvalidConfig,
     InvalidTopicName,
+    NotCompacted,
+    NotHanging,
+    NothingOpen,
+    NotPlain,
+    NotServed,
     QueueFull,
     RecordsLost,
     RecordTooLarge,
@@ -20,6 +27,7 @@ from runnel.client.errors import (
     UnknownGroup,
     UnknownPartition,
     UnknownTopic,
+    UnknownTransaction,
     Unreachable,
     WrongPartitionCount,
 )
@@ -28,13 +36,17 @@ from runnel.client.lag import Lag, Retention, lag
 from runnel.client.producer import Producer
 from runnel.client.records import Headers, Received, Token
 from runnel.client.start import EARLIEST, LATEST, InvalidStart, Start
+from runnel.client.transactions import OpenTransaction, ProducerState, Transaction, Transactions
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "Admin",
     "Busy",
+    "CannotCompact",
+    "Cleanness",
     "Cluster",
+    "Compaction",
     "Config",
     "Consumer",
     "Group",
@@ -48,8 +60,15 @@ __all__ = [
     "Lag",
     "Member",
     "Node",
+    "NotCompacted",
+    "NotHanging",
+    "NotPlain",
+    "NotServed",
+    "NothingOpen",
+    "OpenTransaction",
     "Partition",
     "Producer",
+    "ProducerState",
     "QueueFull",
     "Received",
     "RecordTooLarge",
@@ -61,10 +80,15 @@ __all__ = [
     "Token",
     "Topic",
     "TopicExists",
+    "Transaction",
+    "Transactions",
     "UnknownGroup",
     "UnknownPartition",
     "UnknownTopic",
+    "UnknownTransaction",
     "Unreachable",
     "WrongPartitionCount",
+    "cleanness",
+    "compact",
     "lag",
 ]

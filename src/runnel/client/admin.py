@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no names as its own
     AdminClient,
     AlterConfigOpType,
@@ -206,6 +206,10 @@ class Admin:
         nothing_since = [place for place, offset in found.items() if offset == NO_OFFSET]
         return found | self.offsets(nothing_since, LATEST)
 
+    def stable_offsets(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+        """Where readers of committed records stop in each partition: its end, or its first open transaction."""
+        return self._listed(list(partitions), LISTED[Place.LATEST], isolation_level=IsolationLevel.READ_COMMITTED)
+
     def sizes(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
         """The bytes on disk of each partition, where the cluster tells."""
         if not self.connection.is_plain:
@@ -226,9 +230,9 @@ class Admin:
         except KafkaException as error:
             raise told(error, self.connection.bootstrap, doing, topic=topic, group=group) from None
 
-    def call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
         """A call of librdkafka's admin client, with our time-out."""
-        return getattr(self._admin, name)(*arguments, request_timeout=self.connection.timeout)
+        return getattr(self._admin, name)(*arguments, request_timeout=self.connection.timeout, **options)
 
     # --- inside
 
@@ -240,8 +244,10 @@ class Admin:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _listed(self, wanted: list[TopicAndPartition], at: OffsetSpec) -> dict[TopicAndPartition, int]:
-        asked = self.call("list_offsets", {TopicPartition(*place): at for place in wanted}) if wanted else {}
+    def _listed(
+        self, wanted: list[TopicAndPartition], at: OffsetSpec, **options: IsolationLevel
+    ) -> dict[TopicAndPartition, int]:
+        asked = self.call("list_offsets", {TopicPartition(*place): at for place in wanted}, **options) if wanted else {}
         return {
             (place.topic, place.partition): self.answer(
                 future, f"finding an offset of {place.topic}-{place.partition}", topic=place.topic

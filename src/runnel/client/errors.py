@@ -8,7 +8,13 @@ Transient
 └── Busy                  the broker asks to try again
 Permanent
 ├── InvalidAddress        no HOST:PORT
-├── UnknownTopic, UnknownPartition, UnknownGroup
+├── UnknownTopic, UnknownPartition, UnknownGroup, UnknownTransaction
+├── NothingOpen           there is no open transaction to end
+├── NotHanging            a transaction's own coordinator will end it
+├── NotServed             the broker does not know an API
+├── CannotCompact         the broker cannot be asked to compact
+├── NotCompacted          the topic's cleanup policy does not compact
+├── NotPlain              the cluster asks for TLS or SASL, which a bare socket does not speak
 ├── TopicExists
 ├── WrongPartitionCount   partitions can be added, never removed
 ├── InvalidConfig         a config of a topic has an unknown name, or a value that does not fit
@@ -120,6 +126,69 @@ class UnknownGroup(Permanent):
     def __init__(self, group: str) -> None:
         super().__init__(f'there is no group "{group}"', hint="`runnel groups list` shows those that are there")
         self.group = group
+
+
+class UnknownTransaction(Permanent):
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            f'there is no transactional id "{transactional_id}"',
+            hint="`runnel transactions list` shows those that are there",
+        )
+        self.transactional_id = transactional_id
+
+
+class NothingOpen(Permanent):
+    def __init__(self, what: str, *, hint: str) -> None:
+        super().__init__(what, hint=hint)
+
+
+class NotHanging(Permanent):
+    def __init__(self, producer_id: int, transactional_id: str) -> None:
+        super().__init__(
+            f'the transaction of producer {producer_id} does not hang: it is that of "{transactional_id}", '
+            "and its coordinator knows that it is open",
+            hint="end it in all its partitions with `runnel transactions abort ID`",
+        )
+        self.producer_id = producer_id
+        self.transactional_id = transactional_id
+
+
+class NotServed(Permanent):
+    def __init__(self, doing: str, api: str, address: str) -> None:
+        super().__init__(
+            f"{doing} failed: the broker at {address} does not serve {api}",
+            hint="ask a newer broker",
+        )
+        self.doing = doing
+        self.api = api
+        self.address = address
+
+
+class CannotCompact(Permanent):
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"the broker at {address} cannot compact on demand",
+            hint="Apache Kafka compacts by itself: see the configs min.cleanable.dirty.ratio and max.compaction.lag.ms",
+        )
+        self.address = address
+
+
+class NotCompacted(Permanent):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f'topic "{topic}" is not compacted: its cleanup.policy does not say so',
+            hint="`runnel topics alter TOPIC --config cleanup.policy=compact` keeps only the newest record of each key",
+        )
+        self.topic = topic
+
+
+class NotPlain(Permanent):
+    def __init__(self, doing: str) -> None:
+        super().__init__(
+            f"{doing} failed: the cluster asks for TLS or SASL, and this is asked over plain connections only",
+            hint="use a listener without them",
+        )
+        self.doing = doing
 
 
 class TopicExists(Permanent):

@@ -10,6 +10,9 @@ tells how near the first unread record is to that:
 The larger of both counts. At 1 the record may be deleted at any moment: retention takes whole segments, so mostly it
 lives a little longer, never shorter. A topic that is only compacted, and a limit of -1, delete nothing.
 A committed offset before the partition's start means that records were deleted unread: `lost` tells how many.
+
+An open transaction holds readers of committed records back: they stop where it begins, which is the last stable offset
+(`stable`), and its first record is the next that they get. `held_by` tells which transaction it is.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from runnel.client.admin import Admin, Config, TopicAndPartition
 from runnel.client.connection import Faults
-from runnel.client.errors import told
+from runnel.client.errors import NotPlain, NotServed, told
 from runnel.client.groups import Groups, topics_of
 from runnel.client.start import EARLIEST, LATEST
+from runnel.client.transactions import OpenTransaction, Transactions
 from runnel.clock import SYSTEM_CLOCK, Clock
 
 UNLIMITED = -1
@@ -44,7 +48,11 @@ class Retention(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """A group in one partition. What it has used of a retention is None if nothing is unread or nothing is known."""
+    """A group in one partition. What it has used of a retention is None if nothing is unread or nothing is known.
+
+    `stable` is the last stable offset, if it is before the end; `held_by` is the transaction that begins there, if the
+    cluster tells it.
+    """
 
     topic: str
     partition: int
@@ -53,6 +61,8 @@ class Lag(NamedTuple):
     end: int
     used_time: float | None = None
     used_bytes: float | None = None
+    stable: int | None = None
+    held_by: OpenTransaction | None = None
 
     @property
     def lag(self) -> int:
@@ -63,6 +73,11 @@ class Lag(NamedTuple):
     def lost(self) -> int:
         """The records that were deleted before they were read."""
         return max(0, self.start - self.committed)
+
+    @property
+    def held(self) -> int:
+        """The records of its lag that readers of committed records cannot get yet."""
+        return 0 if self.stable is None else max(0, self.end - max(self.stable, self.committed, self.start))
 
     @property
     def used(self) -> float | None:
@@ -80,8 +95,9 @@ def lag(admin: Admin, group: str, *, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
     there = {(topic.name, each.number) for topic in topics for each in topic.partitions}
     places = sorted(there & committed.keys())
     starts, ends = admin.offsets(places, EARLIEST), admin.offsets(places, LATEST)
-    plain = [Lag(topic, number, committed[topic, number], starts[topic, number], ends[topic, number])
+    found = [Lag(topic, number, committed[topic, number], starts[topic, number], ends[topic, number])
              for topic, number in places]  # fmt: skip
+    plain = with_holders(admin, found)
     behind = [each for each in plain if each.lag]
     retentions = {name: Retention.of(configs) for name, configs in admin.configs(topics_of(_places(behind))).items()}
     times = first_unread(admin, [each for each in behind if retentions[each.topic].milliseconds > 0])
@@ -108,6 +124,26 @@ def with_shares(
     return lag._replace(used_time=used_time, used_bytes=used_bytes)
 
 
+def with_holders(admin: Admin, lags: list[Lag]) -> list[Lag]:
+    """The lags with what holds readers of committed records back."""
+    stable = admin.stable_offsets(_places(lags))
+    held = [(each.topic, each.partition) for each in lags if stable[each.topic, each.partition] < each.end]
+    holders = _holders(admin, held)
+    return [
+        each._replace(stable=stable[place], held_by=holders.get(place)) if place in held else each
+        for each, place in zip(lags, _places(lags), strict=True)
+    ]
+
+
+def _holders(admin: Admin, places: list[TopicAndPartition]) -> dict[TopicAndPartition, OpenTransaction]:
+    """The first open transaction of each partition, where the cluster can be asked."""
+    try:
+        found = Transactions(admin).open_in(places) if places else ()
+    except (NotPlain, NotServed):
+        return {}
+    return {each.place: each for each in reversed(found)}
+
+
 def first_unread(admin: Admin, behind: Iterable[Lag]) -> dict[TopicAndPartition, int]:
     """The timestamp of the first record that is there and not read, of each partition that has one."""
     places = [TopicPartition(each.topic, each.partition, max(each.committed, each.start)) for each in behind]
@@ -118,6 +154,7 @@ def first_unread(admin: Admin, behind: Iterable[Lag]) -> dict[TopicAndPartition,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",  # retention does not wait for transactions
         "fetch.message.max.bytes": 1,  # a broker gives one batch at least
         "queued.min.messages": 1,
     }

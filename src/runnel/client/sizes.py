@@ -8,18 +8,15 @@ the alert by bytes.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Mapping
 
+from runnel.client.wire import read_answer, receive, request
 from runnel.errors import RunnelError
-from runnel.protocol.decode import read_response
-from runnel.protocol.encode import request_encoder
-from runnel.protocol.frames import FIXED, LENGTH
 from runnel.protocol.versions import Api
 
 VERSION = 1  # the oldest that Kafka 4 serves, and served since Kafka 1.0
 CORRELATION = 1
-CLIENT_ID = b"runnel"
-LARGEST_ANSWER = 64 * 1024 * 1024
 
 Place = tuple[str, int]  # topic and partition
 
@@ -35,13 +32,12 @@ def sizes(brokers: Iterable[tuple[str, int]], wanted: Mapping[str, Iterable[int]
 
 def _of_one(address: tuple[str, int], wanted: Mapping[str, Iterable[int]], timeout: float) -> dict[Place, int]:
     topics = [{"topic": topic, "partitions": list(partitions)} for topic, partitions in wanted.items()]
-    body = b"".join(request_encoder(Api.DESCRIBE_LOG_DIRS, VERSION)({"topics": topics}))
-    header = FIXED.pack(Api.DESCRIBE_LOG_DIRS, VERSION, CORRELATION, len(CLIENT_ID)) + CLIENT_ID
+    deadline = time.monotonic() + timeout
     try:
         with socket.create_connection(address, timeout=timeout) as connection:
-            connection.sendall(LENGTH.pack(len(header) + len(body)) + header + body)
-            answer = _answer(connection)
-        told = read_response(Api.DESCRIBE_LOG_DIRS, VERSION, answer, LENGTH.size)
+            connection.sendall(request(Api.DESCRIBE_LOG_DIRS, VERSION, CORRELATION, {"topics": topics}))
+            answer = receive(connection, deadline)
+        told = read_answer(Api.DESCRIBE_LOG_DIRS, VERSION, CORRELATION, answer)
     except (OSError, RunnelError):
         return {}
     return {
@@ -51,20 +47,3 @@ def _of_one(address: tuple[str, int], wanted: Mapping[str, Iterable[int]], timeo
         for partition in topic["partitions"]
         if not partition["is_future_key"]
     }
-
-
-def _answer(connection: socket.socket) -> bytes:
-    (size,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
-    if not LENGTH.size <= size <= LARGEST_ANSWER:
-        raise OSError(f"an answer of {size} bytes")
-    return _exactly(connection, size)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            raise OSError("the broker closed the connection")
-        data += part
-    return bytes(data)

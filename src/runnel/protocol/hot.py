@@ -20,6 +20,8 @@ INDEX = struct.Struct(">i")
 RESULT = struct.Struct(">ihqqq")  # index, error code, base offset, append time, start offset
 THROTTLE = struct.Struct(">i")
 ONE = 2  # as a compact array's length is written
+OFFSETS_AND_TIME = ("base_offset", "log_append_time", "log_start_offset")
+LONGEST_NAME = 0x7F  # whose length is one byte
 NO_TAGS = (0, 0, 0)  # of the partition, of the topic, of the request
 NO_ERRORS = b"\x01\x00\x00\x00"  # no record errors, no message; no tags of the partition, none of the topic
 
@@ -65,18 +67,19 @@ def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None
     if len(topic["partition_responses"]) != 1:
         return None
     (result,) = topic["partition_responses"]
-    if result["error_code"]:
+    try:
+        numbers = (result["index"], result["error_code"], *(result[name] for name in OFFSETS_AND_TIME))
+        named = _named(topic, version)
+        throttle = body["throttle_time"]
+    except KeyError:  # it has a default
         return None
+    if result["error_code"] or named is None:
+        return None
+    return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(*numbers), NO_ERRORS, THROTTLE.pack(throttle))
+
+
+def _named(topic: Mapping[str, Any], version: int) -> bytes | None:
     if version >= IDS_SINCE:
-        if topic["topic_id"] is None:
-            return None
-        named = topic["topic_id"].bytes
-    else:
-        name = topic["name"].encode()
-        if len(name) > 0x7E:
-            return None
-        named = bytes((len(name) + 1,)) + name
-    packed = RESULT.pack(
-        result["index"], 0, result["base_offset"], result["log_append_time"], result["log_start_offset"]
-    )
-    return b"\x02%b\x02%b%b%b\x00" % (named, packed, NO_ERRORS, THROTTLE.pack(body["throttle_time"]))
+        return None if topic["topic_id"] is None else topic["topic_id"].bytes
+    name: bytes = topic["name"].encode()
+    return bytes((len(name) + 1,)) + name if len(name) < LONGEST_NAME else None

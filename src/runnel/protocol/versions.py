@@ -30,6 +30,11 @@ class Api(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -47,6 +52,10 @@ class Api(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -79,6 +88,11 @@ SERVED: dict[int, Versions] = {
     Api.DELETE_RECORDS: Versions(0, 2),
     Api.INIT_PRODUCER_ID: Versions(0, 6),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
+    Api.ADD_PARTITIONS_TO_TXN: Versions(0, 5),
+    Api.ADD_OFFSETS_TO_TXN: Versions(0, 4),
+    Api.END_TXN: Versions(0, 5),
+    Api.WRITE_TXN_MARKERS: Versions(1, 2),
+    Api.TXN_OFFSET_COMMIT: Versions(0, 5),
     Api.DESCRIBE_CONFIGS: Versions(1, 4),
     Api.ALTER_CONFIGS: Versions(0, 2),
     Api.ALTER_REPLICA_LOG_DIRS: Versions(1, 2),
@@ -96,6 +110,10 @@ SERVED: dict[int, Versions] = {
     Api.UPDATE_FEATURES: Versions(0, 2),
     Api.DESCRIBE_CLUSTER: Versions(0, 2),
     Api.DESCRIBE_PRODUCERS: Versions(0, 0),
+    Api.DESCRIBE_TRANSACTIONS: Versions(0, 0),
+    Api.LIST_TRANSACTIONS: Versions(0, 2),
+    Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
+    Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     Api.LIST_CONFIG_RESOURCES: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }

@@ -9,10 +9,10 @@ from functools import cache
 from importlib import import_module
 
 from runnel.broker.request import Handler
-from runnel.protocol.versions import Api
+from runnel.protocol.own import api_of
 
 
 @cache
 def handler_of(api_key: int) -> Handler:
-    handle: Handler = import_module(f"{__name__}.{Api(api_key).name.lower()}").handle
+    handle: Handler = import_module(f"{__name__}.{api_of(api_key).name.lower()}").handle
     return handle

@@ -5,7 +5,7 @@
 - From version 3 on the client says its name and version; names that are no names are INVALID_REQUEST.
 - Produce is advertised from version 0, though it is served from 3 on: older clients of librdkafka take a least version
   of 3 for a broker that knows no compression.
-- There are no finalised features yet, so clients use neither transactions of the second generation nor KIP-848.
+- The features say which generation of transactions clients may use; see `features.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,27 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from runnel.broker.features import EPOCH, FEATURES
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.protocol.error_codes import ErrorCode
-from runnel.protocol.versions import SERVED, Api
+from runnel.protocol.own import ANSWERED
+from runnel.protocol.versions import Api
 
 CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NAMES_SINCE = 3
 
 
 def _row(key: int) -> dict[str, int]:
-    least, most = SERVED[key]
+    least, most = ANSWERED[key]
     return {"api_key": key, "min_version": 0 if key == Api.PRODUCE else least, "max_version": most}
 
 
-ROWS = [_row(key) for key in sorted(SERVED)]
+ROWS = [_row(key) for key in sorted(ANSWERED)]
+SUPPORTED = [{"name": each.name, "min_version": each.least, "max_version": each.most} for each in FEATURES]
+FINALISED = [
+    {"name": each.name, "max_version_level": each.finalised, "min_version_level": each.finalised} for each in FEATURES
+]
 
 
 def handle(node: Node, request: Request) -> Body:
@@ -46,8 +52,8 @@ def _answer(error: ErrorCode, rows: list[dict[str, int]]) -> dict[str, Any]:
         "error_code": error,
         "api_keys": rows,
         "throttle_time": 0,
-        "supported_features": (),
-        "finalized_features_epoch": 0,
-        "finalized_features": (),
+        "supported_features": SUPPORTED,
+        "finalized_features_epoch": EPOCH,
+        "finalized_features": FINALISED,
         "zk_migration_ready": False,
     }

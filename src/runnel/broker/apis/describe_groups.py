@@ -1,8 +1,8 @@
 """DescribeGroups (15), versions 0 to 6: a group's state, its members and their assignments.
 
-A group that does not exist is in the state Dead, and from version 6 GROUP_ID_NOT_FOUND. The members' metadata and the
-protocol are told of a stable group only. What the client may do is told when it asks (version 3 and later) and there is
-no error.
+A group that does not exist, or is a consumer group, is in the state Dead, and from version 6 GROUP_ID_NOT_FOUND. The
+members' metadata and the protocol are told of a stable group only. What the client may do is told when it asks (version
+3 and later) and there is no error.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ def handle(node: Node, request: Request) -> Answer:
     groups = []
     for name in request.body["groups"] or ():
         described = _described(node.groups.describe(name or ""), name or "", request.version)
+        if described["error_code"] and name in node.groups.consumer:
+            described["error_message"] = f"Group {name} is not a classic group."
         described["authorized_operations"] = NOT_ASKED if described["error_code"] else operations
         groups.append(described)
     return {"throttle_time": 0, "groups": groups}

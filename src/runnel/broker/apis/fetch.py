@@ -7,7 +7,8 @@
 - Fetch sessions (KIP-227) are declined: the answer's session is 0, so clients send the whole list each time. Going on
   with a session is FETCH_SESSION_ID_NOT_FOUND.
 - A topic that is deleted ends the wait for it with an error, as if it had never been there.
-- Without transactions all is committed: both isolation levels see the same.
+- With isolation level 1 (read_committed) nothing is given from the first offset of an open transaction on, and the
+  aborted transactions are named whose records the client is to leave out.
 - Followers do not exist: the fields of replicas are not looked at.
 - What is not in memory is read by a thread: the disk holds up nobody else.
 """
@@ -24,6 +25,7 @@ from runnel.broker.request import Answer, Body, LongPoll, Request
 from runnel.errors import OffsetOutOfRange, RunnelError
 from runnel.log import Batches, Partition
 from runnel.protocol.error_codes import ErrorCode
+from runnel.records import parse_header
 
 IDS_SINCE = 13
 READ_COMMITTED = 1
@@ -42,10 +44,15 @@ class Wanted(NamedTuple):
     offset: int
     max_bytes: int
     result: dict[str, Any]
+    committed: bool  # only what is committed
+
+    @property
+    def end(self) -> int:
+        return self.partition.last_stable_offset if self.committed else self.partition.end_offset
 
     @property
     def has_more(self) -> bool:
-        return self.partition.end_offset > self.offset
+        return self.end > self.offset
 
 
 class Fetching:
@@ -60,6 +67,7 @@ class Fetching:
         self._timer: asyncio.TimerHandle | None = None
         self._had = 0  # bytes when the wait began
         self._sizes = 0  # of the partitions then
+        self._committed: bool = request.body["isolation_level"] == READ_COMMITTED
         self._responses = [self._topic(asked) for asked in request.body["topics"]]
 
     def start(self) -> Answer:
@@ -74,7 +82,7 @@ class Fetching:
         topic = topics.find_id(asked["topic_id"]) if by_id else topics.find(asked["topic"])
         results = []
         for partition in asked["partitions"]:
-            result = _result(partition["partition"], committed=self._request.body["isolation_level"] == READ_COMMITTED)
+            result = _result(partition["partition"], committed=self._committed)
             results.append(result)
             if topic is None:
                 self._fail(result, self._unknown)
@@ -95,14 +103,15 @@ class Fetching:
     def _want(self, partition: Partition, asked: dict[str, Any], result: dict[str, Any]) -> None:
         mistake = epoch_mistake(partition, asked["current_leader_epoch"])
         start, end = partition.start_offset, partition.end_offset
-        result["high_watermark"] = result["last_stable_offset"] = end
+        result["high_watermark"], result["last_stable_offset"] = end, partition.last_stable_offset
         result["log_start_offset"] = start
         if mistake:
             self._fail(result, mistake)
         elif not start <= asked["fetch_offset"] <= end:
             self._fail(result, ErrorCode.OFFSET_OUT_OF_RANGE)
         else:
-            self._wanted.append(Wanted(partition, asked["fetch_offset"], asked["partition_max_bytes"], result))
+            most = asked["partition_max_bytes"]
+            self._wanted.append(Wanted(partition, asked["fetch_offset"], most, result, self._committed))
 
     def _fail(self, result: dict[str, Any], code: ErrorCode) -> None:
         result["error_code"] = code
@@ -124,12 +133,12 @@ class Fetching:
         """How much there is, as far as it is in memory; what is older is taken for enough."""
         there = 0
         enough: int = self._request.body["min_bytes"]
-        for partition, offset, max_bytes, _ in self._wanted:
+        for wanted in self._wanted:
             try:
-                batches = partition.read_in_memory(offset, max_bytes)
+                batches = wanted.partition.read_in_memory(wanted.offset, wanted.max_bytes)
             except RunnelError:  # told when it is read
                 return enough
-            there += len(batches.data) if batches is not None else enough
+            there += len(up_to(batches, wanted.end).data) if batches is not None else enough
         return there
 
     def _wait(self) -> LongPoll:
@@ -145,9 +154,10 @@ class Fetching:
     def _woken(self) -> None:
         """Is it enough by now?"""
         minimum = self._request.body["min_bytes"]
-        if minimum <= 1:
-            enough = any(wanted.has_more for wanted in self._wanted)
-        else:
+        enough = any(wanted.has_more for wanted in self._wanted)
+        if enough and minimum > 1 and self._committed:
+            enough = self._bytes_there() >= minimum  # what an end makes readable was there before
+        elif enough and minimum > 1:
             enough = self._had + sum(wanted.partition.size for wanted in self._wanted) - self._sizes >= minimum
         if enough or self._node.stopping or any(wanted.partition.closed for wanted in self._wanted):
             self._finish()
@@ -199,19 +209,22 @@ class Fetching:
     def _read(self, limit: int, *, in_memory: bool = False) -> bool:
         """Read what there is, up to the limit; False if that needs the disk and `in_memory` forbids it."""
         for wanted in self._wanted:
-            partition, offset, max_bytes, result = wanted
+            partition, offset, max_bytes, result, _ = wanted
             result["records"] = b""
             try:
+                stable = partition.last_stable_offset  # before anything is read: what is aborted is asked for after it
                 if wanted.has_more and limit > 0:
                     most = min(max_bytes, limit)
                     batches = partition.read_in_memory(offset, most) if in_memory else partition.read(offset, most)
                     if batches is None:
                         return False
-                    self._take(batches, result, most)
+                    self._take(up_to(batches, stable) if self._committed else batches, result, most)
+                    if self._committed and result["records"]:
+                        result["aborted_transactions"] = _aborted(partition, offset, min(batches.next_offset, stable))
                     limit -= len(result["records"])
                 elif partition.closed and not self._node.stopping:
                     self._fail(result, self._unknown)
-                result["high_watermark"] = result["last_stable_offset"] = partition.end_offset
+                result["high_watermark"], result["last_stable_offset"] = partition.end_offset, stable
                 result["log_start_offset"] = partition.start_offset
             except (RunnelError, OSError) as error:
                 self._refuse(result, error)
@@ -232,6 +245,27 @@ class Fetching:
         size = sum(len(wanted.result["records"]) for wanted in self._wanted)
         throttle = self._node.throttle_consumer(self._request.client_id, size)
         return _answer(ErrorCode.NONE, self._responses, throttle)
+
+
+def up_to(batches: Batches, end: int) -> Batches:
+    """Those that are wholly before the offset `end`."""
+    if batches.next_offset <= end:
+        return batches
+    position, next_offset = 0, end
+    while position < len(batches.data):
+        header = parse_header(batches.data, position)
+        if header.last_offset >= end:
+            next_offset = header.base_offset
+            break
+        position += header.size
+    return Batches(memoryview(batches.data)[:position], next_offset)
+
+
+def _aborted(partition: Partition, offset: int, end: int) -> list[dict[str, int]]:
+    return [
+        {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
+        for aborted in partition.aborted(offset, end)
+    ]
 
 
 def _result(partition: int, *, committed: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""FindCoordinator (10), versions 0 to 6: who looks after a group. One node looks after all.
+"""FindCoordinator (10), versions 0 to 6: who looks after a group or a transaction. One node looks after all.
 
-Version 0 to 3 ask for one key, 4 to 6 for many. Key type 0 is a group. Transactions (1) and share groups (2) are not
+Version 0 to 3 ask for one key, 4 to 6 for many. Key type 0 is a group, 1 a transactional id. Share groups (2) are not
 served yet: they have no coordinator, COORDINATOR_NOT_AVAILABLE. Any other type is INVALID_REQUEST.
 """
 
@@ -12,8 +12,8 @@ from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
 from runnel.protocol.error_codes import ErrorCode
 
-GROUP = 0
-NOT_SERVED_YET = {1: "transactions", 2: "share groups"}
+SERVED = (0, 1)
+NOT_SERVED_YET = {2: "share groups"}
 FIRST_WITH_MANY = 4
 
 
@@ -27,7 +27,7 @@ def handle(node: Node, request: Request) -> Answer:
 
 def _coordinator(node: Node, request: Request) -> dict[str, Any]:
     key_type = request.body["key_type"]
-    if key_type == GROUP:
+    if key_type in SERVED:
         endpoint = node.endpoint(request.peer.listener)
         return _found(node.node_id, endpoint.host, endpoint.port)
     if key_type in NOT_SERVED_YET:

@@ -4,7 +4,8 @@
 - -1 is the end, -2 the start, -3 the first of the newest records (version 7), -4 the start of what is local, which is
   the start (8), -5 the end of what is kept elsewhere, which is none: -1 (9), -6 the same (11).
 - A partition that is asked for twice is INVALID_REQUEST.
-- Without transactions both isolation levels have the same end. A stale or a future leader epoch is FENCED or UNKNOWN.
+- With isolation level 1 (read_committed) the end is where the first open transaction begins, and what is from there on
+  is not found by its time. A stale or a future leader epoch is FENCED or UNKNOWN.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ EARLIEST = -2
 NEWEST = -3
 EARLIEST_LOCAL = -4
 ELSEWHERE = (-5, -6)
+READ_COMMITTED = 1
 SINCE = {NEWEST: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}  # the version that knows the number
 
 
@@ -64,7 +66,8 @@ async def _partition(
                 return result | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
             if timestamp in ELSEWHERE:
                 return result
-        return result | await _place(node, partition, timestamp)
+        committed = request.body["isolation_level"] == READ_COMMITTED
+        return result | await _place(node, partition, timestamp, committed=committed)
     except IndexError:
         return result | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     except RunnelError as error:
@@ -73,16 +76,17 @@ async def _partition(
         return result | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-async def _place(node: Node, partition: Partition, timestamp: int) -> dict[str, Any]:
+async def _place(node: Node, partition: Partition, timestamp: int, *, committed: bool) -> dict[str, Any]:
+    end = partition.last_stable_offset if committed else partition.end_offset
     if timestamp == LATEST:
-        return {"offset": partition.end_offset, "leader_epoch": partition.leader_epoch}
+        return {"offset": end, "leader_epoch": partition.leader_epoch}
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return {"offset": partition.start_offset, "leader_epoch": partition.epoch_of(partition.start_offset)}
     if timestamp == NEWEST:
         record = await node.in_thread(partition.find_largest_time)
     else:
         record = await node.in_thread(partition.find_time, timestamp)
-    if record is None:
+    if record is None or record.offset >= end:
         return {}
     return {
         "offset": record.offset,

@@ -4,10 +4,13 @@
 - A member commits in its generation, also while a rebalance is prepared; between JoinGroup and SyncGroup it is told
   REBALANCE_IN_PROGRESS. Somebody who is no member (generation -1) commits when the group has no members; that may bring
   a group into being. A member's commit is a heartbeat.
+- A member of a consumer group commits with its member epoch, from version 9 on, or with an earlier one that it had
+  since it got the partition; a classic member of such a group with its generation, which is the same.
 - Topics are named, from version 10 by id.
 - `retention_time` (versions 2 to 4), unless -1, is kept in place of offsets.retention.minutes.
 
-Errors for all partitions: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION (and, before
+Errors for all partitions: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH (also for some),
+UNSUPPORTED_VERSION (a member of a consumer group, before version 9), ILLEGAL_GENERATION (and, before
 version 9, for a group that does not exist), GROUP_ID_NOT_FOUND (from version 9), REBALANCE_IN_PROGRESS,
 INVALID_COMMIT_OFFSET_SIZE (more than 16 MiB at once), COORDINATOR_NOT_AVAILABLE (it could not be stored).
 For some: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
@@ -48,11 +51,15 @@ def handle(node: Node, request: Request) -> Answer:
     committer = Committer(body["member_id"] or "", body["group_instance_id"], body["generation_id_or_member_epoch"])
     if not committed:
         return _body(request, parts, ErrorCode.NONE)
-    error = ErrorCode.INVALID_GROUP_ID if name is None else node.groups.check_commit(name, committer)
+    error = ErrorCode.INVALID_GROUP_ID if name is None else node.groups.check_commit(name, committer, request.version)
     if error is ErrorCode.GROUP_ID_NOT_FOUND and request.version < FIRST_THAT_MISSES_GROUPS:
         error = ErrorCode.ILLEGAL_GENERATION
     if error:
         return _body(request, parts, error)
+    parts = [[_allowed(node, name, committer, part) for part in topic] for topic in parts]
+    committed = _committed(node, body["retention_time"], [part for topic in parts for part in topic])
+    if not committed:
+        return _body(request, parts, ErrorCode.NONE)
     return told(
         node.groups.commit(name, committer, committed),
         lambda _: _body(request, parts, ErrorCode.NONE),
@@ -71,6 +78,13 @@ def _part(node: Node, request: Request, topic_asked: dict[str, Any], asked: dict
     if len(metadata) > node.settings.offset_metadata_max_bytes or not fits(metadata):
         return _Part(asked, topic, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return _Part(asked, topic, ErrorCode.NONE)
+
+
+def _allowed(node: Node, group: str, committer: Committer, part: _Part) -> _Part:
+    if part.topic is None or part.error:
+        return part
+    error = node.groups.check_partition(group, committer, part.topic.id, part.asked["partition_index"])
+    return part._replace(error=error)
 
 
 def _committed(node: Node, retention: int, parts: list[_Part]) -> Committed:

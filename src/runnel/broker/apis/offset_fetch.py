@@ -4,10 +4,13 @@
 - No topics (null) asks for all that is committed; by id, of the topics that exist.
 - What was never committed, a group that does not exist, and what was committed for an earlier topic of the same name
   have the offset -1 and no error.
-- Only what is durable is told. `require_stable` has no effect: there are no transactions yet. `member_id` and
-  `member_epoch` (version 9) mean nothing to a classic group.
+- Only what is durable is told. With `require_stable` (version 7) a partition for which an open transaction has an
+  offset is UNSTABLE_OFFSET_COMMIT: the client asks again when it is known what counts.
+- A member of a consumer group says its id and epoch (version 9), and only the right ones are answered. To a classic
+  group they mean nothing.
 
-Errors: INVALID_GROUP_ID, UNKNOWN_TOPIC_ID (version 10), COORDINATOR_NOT_AVAILABLE. Each partition has the error of its
+Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH (version 9), UNKNOWN_TOPIC_ID (version 10),
+COORDINATOR_NOT_AVAILABLE. Each partition has the error of its
 group, too: version 1 has no other place for it.
 """
 
@@ -27,6 +30,7 @@ from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
 FIRST_WITH_MANY = 8
+FIRST_WITH_MEMBERS = 9
 FIRST_WITH_IDS = 10
 NOTHING = CommittedOffset(-1, -1, "", -1)
 
@@ -47,10 +51,13 @@ async def handle(node: Node, request: Request) -> Body:
 
 async def _group(node: Node, request: Request, asked: dict[str, Any]) -> dict[str, Any]:
     name, topics = asked["group_id"], _topics(node, request, asked["topics"])
-    error = ErrorCode.INVALID_GROUP_ID if name is None else ErrorCode.NONE
+    error = ErrorCode.INVALID_GROUP_ID if name is None else _check(node, request, asked)
     committed: Committed = {}
+    unstable: set[TopicPartition] = set()
     if not error:
         try:
+            if request.body["require_stable"]:  # first: what is committed meanwhile is among what is told
+                unstable = await asyncio.wrap_future(node.groups.unstable(name), loop=node.loop)
             committed = await asyncio.wrap_future(node.groups.fetch(name, _places(topics)), loop=node.loop)
         except RunnelError as failed:
             error = error_of(failed)
@@ -59,8 +66,14 @@ async def _group(node: Node, request: Request, asked: dict[str, Any]) -> dict[st
     return {
         "group_id": name,
         "error_code": error,
-        "topics": [_topic(node, topic, committed, error) for topic in topics],
+        "topics": [_topic(node, topic, committed, unstable, error) for topic in topics],
     }
+
+
+def _check(node: Node, request: Request, asked: dict[str, Any]) -> ErrorCode:
+    if request.version < FIRST_WITH_MEMBERS:
+        return ErrorCode.NONE
+    return node.groups.check_fetch(asked["group_id"], asked["member_id"], asked["member_epoch"])
 
 
 def _topics(node: Node, request: Request, asked: list[dict[str, Any]] | None) -> list[_Topic] | None:
@@ -94,13 +107,16 @@ def _places(topics: list[_Topic] | None) -> list[TopicPartition] | None:
     return [TopicPartition(topic.name, each) for topic in topics if topic.name is not None for each in topic.partitions]
 
 
-def _topic(node: Node, topic: _Topic, committed: Committed, error: ErrorCode) -> dict[str, Any]:
+def _topic(
+    node: Node, topic: _Topic, committed: Committed, unstable: set[TopicPartition], error: ErrorCode
+) -> dict[str, Any]:
     known = None if topic.name is None else node.topics.find(topic.name)
     if topic.name is None:
         error = error or ErrorCode.UNKNOWN_TOPIC_ID
     partitions = []
     for number in topic.partitions:
-        value = committed.get(TopicPartition(topic.name or "", number), NOTHING)
+        place = TopicPartition(topic.name or "", number)
+        value = NOTHING if place in unstable else committed.get(place, NOTHING)
         if known is not None and value.topic_id not in (None, known.id):
             value = NOTHING
         partitions.append(
@@ -109,7 +125,7 @@ def _topic(node: Node, topic: _Topic, committed: Committed, error: ErrorCode) ->
                 "committed_offset": value.offset,
                 "committed_leader_epoch": value.leader_epoch,
                 "metadata": value.metadata,
-                "error_code": error,
+                "error_code": error or (ErrorCode.UNSTABLE_OFFSET_COMMIT if place in unstable else ErrorCode.NONE),
             }
         )
     return {"name": topic.name or "", "topic_id": topic.id, "partitions": partitions}

@@ -6,7 +6,11 @@
 - From version 13 on topics are named by their id.
 - A batch that an idempotent producer sends twice is written once, and answered with its first offset.
 - A record without a key is INVALID_RECORD in a compacted topic, with an error for each. Only there they are unpacked.
-- Internal topics cannot be written. Transactions are not served yet: a transactional batch is INVALID_TXN_STATE.
+- Internal topics cannot be written.
+- A transactional batch is written if its producer is in force (INVALID_PRODUCER_EPOCH, or INVALID_PRODUCER_ID_MAPPING
+  if the transactional id has another producer) and the partition is in its transaction. From version 12 on (the second
+  generation) the partition joins the transaction with its first batch; before, it has to be added with
+  AddPartitionsToTxn: TRANSACTION_ABORTABLE if it was not, INVALID_TXN_STATE before version 11.
 - A producer over its quota, or a nearly full disk, gets a throttle time: the answer comes first, then the client waits.
 - The time-out of the request is the client's own affair: a batch that was accepted is not given up.
 """
@@ -20,17 +24,23 @@ from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Later, Request, Silence
 from runnel.broker.topics import Topic
+from runnel.broker.transactions import ProducerEpoch, TopicPartition
+from runnel.broker.transactions.mistakes import told_as
 from runnel.errors import InvalidBatch, RunnelError
-from runnel.log import Append
+from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, records_of
 from runnel.settings import TimestampType
 
+ABORTABLE_SINCE = 11
+SECOND_GENERATION_SINCE = 12
 IDS_SINCE = 13
 ATTRIBUTES = Struct(">h")
 ATTRIBUTES_AT = 21
 TIMESTAMPS = Struct(">qq")  # the first one, the largest one
 TIMESTAMPS_AT = 27
+PRODUCER = Struct(">qh")  # id, epoch
+PRODUCER_AT = 43
 
 
 def handle(node: Node, request: Request) -> Answer:
@@ -54,8 +64,6 @@ class Production(Later):
         acks = self._request.body["acks"]
         if acks not in (-1, 0, 1):
             mistake: ErrorCode | None = ErrorCode.INVALID_REQUIRED_ACKS
-        elif self._request.body["transactional_id"] is not None:
-            mistake = ErrorCode.INVALID_TXN_STATE
         else:
             mistake = None
         for topic in self._request.body["topic_data"]:
@@ -95,26 +103,62 @@ class Production(Later):
             partition = topic.partition(number)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise InvalidBatch("no record batch")
-            self._refuse_by_header(topic, batch)
+            self._refuse_by_time(topic, batch)
             if topic.settings.compacts:
                 keyless = keyless_in(batch)
                 if keyless:
                     result["record_errors"] = keyless
                     raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
-            append = partition.submit(batch)
+            if ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL:
+                self._admit(topic, number, partition, batch, result)
+            else:
+                self._submit(partition, batch, result)
+                self._pending += 1
         except IndexError:
             result["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except (Refusal, RunnelError) as error:
             result["error_code"], result["error_message"] = code_of(error), text_of(error)
-        else:
-            self._written += len(batch)
-            self._pending += 1
-            result["log_start_offset"] = partition.start_offset
-            append.when_done(lambda append: self._node.handover.call(self._done, (result, append)))
 
-    def _refuse_by_header(self, topic: Topic, batch: memoryview) -> None:
-        if ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL:
-            raise Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+    def _submit(self, partition: Partition, batch: memoryview, result: dict[str, Any]) -> None:
+        append = partition.submit(batch)
+        self._written += len(batch)
+        result["log_start_offset"] = partition.start_offset
+        append.when_done(lambda append: self._node.handover.call(self._done, (result, append)))
+
+    def _admit(
+        self, topic: Topic, number: int, partition: Partition, batch: memoryview, result: dict[str, Any]
+    ) -> None:
+        """The first batch of a transaction in a partition has to be admitted by the coordinator; the others follow."""
+        name = self._request.body["transactional_id"]
+        if not name:
+            raise Refusal(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch in a request without a transactional id",
+            )
+        producer = ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
+        place = TopicPartition(topic.name, number)
+        transactions = self._node.transactions
+        if partition.has_transaction(*producer) and not transactions.is_admitting(producer.producer_id, place):
+            self._submit(partition, batch, result)
+            self._pending += 1
+            return
+
+        def then(refused: BaseException | None) -> None:
+            try:
+                if refused is not None:
+                    raise refused
+                self._submit(partition, batch, result)
+            except (Refusal, RunnelError) as error:
+                abortable = self._request.version >= ABORTABLE_SINCE
+                result["error_code"] = told_as(error, knows_fenced=False, knows_abortable=abortable)
+                result["error_message"] = text_of(error)
+                self._settle()
+
+        self._pending += 1
+        version = 2 if self._request.version >= SECOND_GENERATION_SINCE else 1
+        transactions.admit(name, producer, place, version, then)
+
+    def _refuse_by_time(self, topic: Topic, batch: memoryview) -> None:
         settings = topic.settings
         if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             return
@@ -137,6 +181,9 @@ class Production(Later):
             result["base_offset"] = append.appended.base_offset
             if append.header.attributes & APPEND_TIME:
                 result["log_append_time"] = append.appended.timestamp
+        self._settle()
+
+    def _settle(self) -> None:
         self._pending -= 1
         if not self._pending:
             self.give(self._answer())

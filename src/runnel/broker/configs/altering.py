@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.broker.cluster import ClusterState, ConfigResource, TopicFacts, configs_entry, topic_entry
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, find
+from runnel.broker.configs.groups import check_group_configs
 from runnel.broker.configs.live import Stored, changed_settings, live_settings
 from runnel.broker.configs.loggers import check_logger, set_level
 from runnel.broker.configs.resources import Kind, broker_name, kind_of
@@ -145,11 +146,16 @@ async def _alter_other(node: Node, kind: Kind, name: str, change: Change, *, val
         raise Refusal(ErrorCode.INVALID_REQUEST, f"a {what} has to be named")
     resource = ConfigResource(catalogue, name)
 
-    def decide(state: ClusterState) -> Decision[None]:
+    def decide(state: ClusterState) -> Decision[dict[str, str]]:
         before = state.configs.get(resource, {})
         after = change(before)
         for key, value in after.items():
             find(catalogue, key, value).check(value)
-        return Decision(None, [] if validate_only or before == after else [configs_entry(node.clock, resource, after)])
+        if kind is Kind.GROUP:
+            check_group_configs(node.settings, after)
+        entries = [] if validate_only or before == after else [configs_entry(node.clock, resource, after)]
+        return Decision(after, entries)
 
-    await node.decide(decide)
+    after = await node.decide(decide)
+    if kind is Kind.GROUP and not validate_only:
+        node.group_configs.put(name, after)

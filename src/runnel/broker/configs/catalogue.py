@@ -181,6 +181,7 @@ OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "runnel.open.files": {"type": "LONG", "default": "512", "least": 8},
     "runnel.sync.workers": {"type": "INT", "default": "8", "least": 1, "most": 64},
     "runnel.retry.after.failure.ms": {"type": "LONG", "default": "1000", "least": 0},
+    "runnel.cleaner.cpu.percent": {"type": "INT", "default": "25", "least": 1, "most": 100},
 }
 # Where we differ: we listen on the loopback interface unless we are told otherwise, have an id, need no controller, and
 # have one replica of everything.
@@ -189,7 +190,7 @@ OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
     (BROKER, "node.id"): "1",
     (BROKER, "controller.listener.names"): "",
     (BROKER, "process.roles"): "broker,controller",
-    (BROKER, "group.coordinator.rebalance.protocols"): "classic",
+    (BROKER, "group.coordinator.rebalance.protocols"): "classic,consumer",
     (BROKER, "offsets.topic.num.partitions"): "1",
     (BROKER, "offsets.topic.replication.factor"): "1",
     (BROKER, "transaction.state.log.replication.factor"): "1",
@@ -197,7 +198,13 @@ OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
     (BROKER, "share.coordinator.state.topic.replication.factor"): "1",
     (BROKER, "share.coordinator.state.topic.min.isr"): "1",
 }
-TAKEN_AT_THE_START = ("listeners", "listener.security.protocol.map", "producer.id.expiration.ms")
+TAKEN_AT_THE_START = (
+    "listeners",
+    "listener.security.protocol.map",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "producer.id.expiration.ms",
+)
 OWN_LEAST = {(TOPIC, "internal.segment.bytes"): 1024}
 
 

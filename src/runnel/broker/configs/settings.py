@@ -15,13 +15,21 @@ from typing import Any
 
 from runnel.broker.configs.catalogue import treat
 from runnel.broker.configs.listeners import EVERYWHERE, PROTOCOLS, Listener, Protocol, parse_listeners, parse_protocols
-from runnel.broker.configs.values import as_text, check_fields, flag, number, parsed, text, words
+from runnel.broker.configs.values import as_text, check_fields, flag, number, parsed, share, text, words
 from runnel.errors import InvalidSetting
 from runnel.settings import DAY, GIB, INT32_MAX, INT64_MAX, KIB, MIB, MINUTE, SECOND, CompressionType, LogSettings
 
 HOUR = 60 * MINUTE
 DEFAULT_LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092)
+MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 DEFAULT_PROTOCOLS = tuple(Protocol(name, name) for name in PROTOCOLS)
+
+
+def _migration_policy(name: str, value: Any) -> str:
+    policy: str = str(value).lower()
+    if policy not in MIGRATION_POLICIES:
+        raise InvalidSetting(name, value, f"one of {', '.join(MIGRATION_POLICIES)}")
+    return policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,31 @@ class BrokerSettings:
     group_min_session_timeout_ms: int = number(6 * SECOND, 0, INT32_MAX)
     group_max_session_timeout_ms: int = number(30 * MINUTE, 0, INT32_MAX)
     group_max_size: int = number(INT32_MAX, 1, INT32_MAX)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = words(
+        ("classic", "consumer"), ("classic", "consumer", "share", "streams")
+    )
+    group_consumer_session_timeout_ms: int = number(45 * SECOND, 1, INT32_MAX)
+    group_consumer_min_session_timeout_ms: int = number(45 * SECOND, 1, INT32_MAX)
+    group_consumer_max_session_timeout_ms: int = number(MINUTE, 1, INT32_MAX)
+    group_consumer_heartbeat_interval_ms: int = number(5 * SECOND, 1, INT32_MAX)
+    group_consumer_min_heartbeat_interval_ms: int = number(5 * SECOND, 1, INT32_MAX)
+    group_consumer_max_heartbeat_interval_ms: int = number(15 * SECOND, 1, INT32_MAX)
+    group_consumer_assignment_interval_ms: int = number(SECOND, 0, INT32_MAX)
+    group_consumer_min_assignment_interval_ms: int = number(0, 0, INT32_MAX)
+    group_consumer_max_assignment_interval_ms: int = number(15 * SECOND, 0, INT32_MAX)
+    group_consumer_max_size: int = number(INT32_MAX, 1, INT32_MAX)
+    group_consumer_assignors: tuple[str, ...] = words(("uniform", "range"), ("uniform", "range"))
+    group_consumer_migration_policy: str = parsed("bidirectional", _migration_policy)
+    group_consumer_regex_refresh_interval_ms: int = number(10 * MINUTE, 10 * SECOND, INT32_MAX)
     offset_metadata_max_bytes: int = number(4 * KIB, 0, INT32_MAX)
     offsets_retention_minutes: int = number(10080, 1, INT32_MAX)
     offsets_retention_check_interval_ms: int = number(10 * MINUTE, 1)
-    offsets_topic_segment_bytes: int = number(100 * MIB, KIB, INT32_MAX)
+
+    # transactions
+    transaction_max_timeout_ms: int = number(15 * MINUTE, 1, INT32_MAX)
+    transactional_id_expiration_ms: int = number(7 * DAY, 1, INT32_MAX)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = number(10 * SECOND, 1, INT32_MAX)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = number(HOUR, 1, INT32_MAX)
 
     # what a topic gets that does not say otherwise
     log_segment_bytes: int = number(GIB, MIB, INT32_MAX)
@@ -84,12 +113,18 @@ class BrokerSettings:
     log_message_timestamp_before_max_ms: int = number(INT64_MAX, 0)
     log_message_timestamp_after_max_ms: int = number(HOUR, 0)
     log_cleanup_policy: tuple[str, ...] = words(("delete",), ("compact", "delete"))
+    log_cleaner_min_cleanable_ratio: float = share(0.5)
+    log_cleaner_min_compaction_lag_ms: int = number(0, 0)
+    log_cleaner_max_compaction_lag_ms: int = number(INT64_MAX, 1)
+    log_cleaner_delete_retention_ms: int = number(DAY, 0)
     compression_type: str = text("producer", tuple(CompressionType))
 
     # care of the log
     log_retention_check_interval_ms: int = number(5 * MINUTE, 1)
     log_flush_offset_checkpoint_interval_ms: int = number(MINUTE, 1, INT32_MAX)
     producer_id_expiration_ms: int = number(DAY, 1, INT32_MAX)
+    log_cleaner_backoff_ms: int = number(15 * SECOND, 0)
+    log_cleaner_dedupe_buffer_size: int = number(128 * MIB, KIB)
 
     # our own
     runnel_replication_factor_lenient: bool = flag(False)
@@ -98,6 +133,7 @@ class BrokerSettings:
     runnel_open_files: int = number(512, 8)
     runnel_sync_workers: int = number(8, 1, 64)
     runnel_retry_after_failure_ms: int = number(SECOND, 0)
+    runnel_cleaner_cpu_percent: int = number(25, 1, 100)
 
     # what was changed at run time and is in the above already: by broker id, and under "" for all brokers
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
@@ -155,6 +191,9 @@ class BrokerSettings:
             retention_check_ms=self.log_retention_check_interval_ms,
             retry_after_failure_ms=self.runnel_retry_after_failure_ms,
             producer_expiration_ms=self.producer_id_expiration_ms,
+            cleaner_backoff_ms=self.log_cleaner_backoff_ms,
+            cleaner_dedupe_buffer_bytes=self.log_cleaner_dedupe_buffer_size,
+            cleaner_cpu_percent=self.runnel_cleaner_cpu_percent,
         )
 
     def topic_defaults(self) -> dict[str, Any]:
@@ -162,13 +201,17 @@ class BrokerSettings:
         return {
             "cleanup.policy": ",".join(self.log_cleanup_policy),
             "compression.type": self.compression_type,
+            "delete.retention.ms": self.log_cleaner_delete_retention_ms,
             "flush.messages": self.log_flush_interval_messages,
             "flush.ms": self.flush_ms,
             "index.interval.bytes": self.log_index_interval_bytes,
+            "max.compaction.lag.ms": self.log_cleaner_max_compaction_lag_ms,
             "max.message.bytes": self.message_max_bytes,
             "message.timestamp.after.max.ms": self.log_message_timestamp_after_max_ms,
             "message.timestamp.before.max.ms": self.log_message_timestamp_before_max_ms,
             "message.timestamp.type": self.log_message_timestamp_type,
+            "min.cleanable.dirty.ratio": self.log_cleaner_min_cleanable_ratio,
+            "min.compaction.lag.ms": self.log_cleaner_min_compaction_lag_ms,
             "retention.bytes": self.log_retention_bytes,
             "retention.ms": self.retention_ms,
             "segment.bytes": self.log_segment_bytes,
@@ -210,6 +253,7 @@ class BrokerSettings:
                 self.group_min_session_timeout_ms,
                 f"at most group.max.session.timeout.ms, which is {self.group_max_session_timeout_ms:,}",
             )
+        yield from self._group_contradictions()
         if self.queued_max_request_bytes > 0 and self.queued_max_request_bytes < self.socket_request_max_bytes:
             yield InvalidSetting(
                 "queued.max.request.bytes",
@@ -219,6 +263,32 @@ class BrokerSettings:
         for name in ("log_retention_ms", "log_retention_minutes", "log_retention_hours"):
             if getattr(self, name) == 0:
                 yield InvalidSetting(name.replace("_", "."), 0, "-1 for ever, or at least 1")
+
+    def _group_contradictions(self) -> Iterable[InvalidSetting]:
+        for what in ("session_timeout", "heartbeat_interval", "assignment_interval"):
+            least = getattr(self, f"group_consumer_min_{what}_ms")
+            most = getattr(self, f"group_consumer_max_{what}_ms")
+            value = getattr(self, f"group_consumer_{what}_ms")
+            name = f"group.consumer.{what.replace('_', '.')}.ms"
+            if least > most:
+                lowest = name.replace("consumer.", "consumer.min.")
+                yield InvalidSetting(lowest, least, f"at most {name.replace('consumer.', 'consumer.max.')}: {most:,}")
+            elif not least <= value <= most:
+                yield InvalidSetting(name, value, f"from {least:,} to {most:,}, its min and max")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            yield InvalidSetting(
+                "group.consumer.heartbeat.interval.ms",
+                self.group_consumer_heartbeat_interval_ms,
+                f"less than group.consumer.session.timeout.ms: {self.group_consumer_session_timeout_ms:,}",
+            )
+        if not self.group_consumer_assignors:
+            yield InvalidSetting("group.consumer.assignors", "", "at least one of uniform and range")
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            yield InvalidSetting(
+                "group.coordinator.rebalance.protocols",
+                ",".join(self.group_coordinator_rebalance_protocols),
+                "classic among them",
+            )
 
     def _listener_contradictions(self) -> Iterable[InvalidSetting]:
         names = [listener.name for listener in self.client_listeners]

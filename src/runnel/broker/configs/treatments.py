@@ -41,10 +41,29 @@ BROKER = {
     "group.min.session.timeout.ms": "the shortest session timeout that a group member may ask for",
     "group.max.session.timeout.ms": "the longest session timeout that a group member may ask for",
     "group.max.size": "the most members of a group",
+    "group.coordinator.rebalance.protocols": "the protocols that groups may speak; there are classic and consumer",
+    "group.consumer.session.timeout.ms": "a member of a consumer group that is silent for so long is none any more",
+    "group.consumer.min.session.timeout.ms": "the least that a group's own consumer.session.timeout.ms may be",
+    "group.consumer.max.session.timeout.ms": "the most that a group's own consumer.session.timeout.ms may be",
+    "group.consumer.heartbeat.interval.ms": "how often members of a consumer group are asked to send heartbeats",
+    "group.consumer.min.heartbeat.interval.ms": "the least that a group's own consumer.heartbeat.interval.ms may be",
+    "group.consumer.max.heartbeat.interval.ms": "the most that a group's own consumer.heartbeat.interval.ms may be",
+    "group.consumer.assignment.interval.ms": "the least time from one assignment of a consumer group to the next",
+    "group.consumer.min.assignment.interval.ms": "the least that a group's own consumer.assignment.interval.ms may be",
+    "group.consumer.max.assignment.interval.ms": "the most that a group's own consumer.assignment.interval.ms may be",
+    "group.consumer.max.size": "the most members of a consumer group",
+    "group.consumer.assignors": "the assignors that members may ask for; the first is for those who do not ask",
+    "group.consumer.migration.policy": "whether a group with members may change between the protocols, and which way",
+    "group.consumer.regex.refresh.interval.ms": "how old the topics of a subscribed regular expression may become",
     "offset.metadata.max.bytes": "the longest text that may be committed beside an offset",
     "offsets.retention.minutes": "how long the offsets of a group without members are kept",
     "offsets.retention.check.interval.ms": "how often offsets are looked at that may be too old",
-    "offsets.topic.segment.bytes": "the size of a segment of __consumer_offsets",
+    "transaction.max.timeout.ms": "the longest time-out that a transactional producer may ask for",
+    "transactional.id.expiration.ms": "how long a transactional id that nobody uses is remembered",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "how often transactions are looked at that may have "
+    "lasted too long",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "how often transactional ids are looked at that may "
+    "have expired",
     "log.segment.bytes": "the default of a topic's segment.bytes",
     "log.roll.ms": "the default of a topic's segment.ms; wins over log.roll.hours",
     "log.roll.hours": "the same in hours",
@@ -62,21 +81,32 @@ BROKER = {
     "log.message.timestamp.before.max.ms": "the default of a topic's message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms": "the default of a topic's message.timestamp.after.max.ms",
     "log.cleanup.policy": "the default of a topic's cleanup.policy",
+    "log.cleaner.min.cleanable.ratio": "the default of a topic's min.cleanable.dirty.ratio",
+    "log.cleaner.min.compaction.lag.ms": "the default of a topic's min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms": "the default of a topic's max.compaction.lag.ms",
+    "log.cleaner.delete.retention.ms": "the default of a topic's delete.retention.ms",
     "compression.type": "the default of a topic's compression.type",
     "log.retention.check.interval.ms": "how often segments are looked at that may be too old or too many",
     "log.flush.offset.checkpoint.interval.ms": "how often a start after a crash is made short by a checkpoint",
     "producer.id.expiration.ms": "how long a silent idempotent producer is remembered",
+    "log.cleaner.backoff.ms": "how often partitions are looked at that may need compaction",
+    "log.cleaner.dedupe.buffer.size": "memory for the keys of one round of compaction; more keys take more rounds",
     "runnel.replication.factor.lenient": "make a topic that asks for several replicas with one, and do not refuse it",
     "runnel.low.disk.bytes": "refuse writes when less than this is free on the disk",
     "runnel.tail.cache.bytes": "memory for the newest batches of all partitions",
     "runnel.open.files": "the most segment files that are kept open",
     "runnel.sync.workers": "threads that sync files",
+    "runnel.cleaner.cpu.percent": "the most of one core that compaction takes over ten seconds; 100: no limit",
     "runnel.retry.after.failure.ms": "how long a partition waits after a failed write before it tries the disk again",
 }
 
 TOPIC = {
-    "cleanup.policy": "delete: retention removes old segments. compact: kept and shown, but nothing is compacted yet; "
-    "retention then removes nothing, unless delete stands there too",
+    "cleanup.policy": "delete: retention removes old segments. compact: of each key the newest record stays, and "
+    "retention removes nothing, unless delete stands there too",
+    "delete.retention.ms": "how long a tombstone stays after the round of compaction that first met it",
+    "max.compaction.lag.ms": "the longest time until a record is looked at by compaction: a bound for forgetting",
+    "min.cleanable.dirty.ratio": "the part of a log that has to be new before it is compacted",
+    "min.compaction.lag.ms": "the shortest time that a record stays as it is",
     "compression.type": "producer keeps a batch as it came; another one compresses it anew when it is appended",
     "flush.messages": "answer an append once it is written, and sync after so many records; the default syncs first",
     "flush.ms": "answer an append once it is written, and sync so many milliseconds later; the default syncs first",
@@ -97,21 +127,19 @@ TOPIC = {
 
 ONE_BROKER = "there is one broker, and one replica of each partition"
 ONE_CONTROLLER = "this broker is its own controller"
-NO_COMPACTION = "there is no compaction yet"
-NO_TRANSACTIONS = "there are no transactions yet"
 NO_SHARE_GROUPS = "there are no share groups yet"
-NO_CONSUMER_GROUPS = "there is no consumer protocol of KIP-848 yet; classic groups work"
 NO_STREAMS_GROUPS = "there are no streams groups yet; classic groups work"
 NO_REMOTE_STORAGE = "there is no remote storage"
 NO_SECURITY = "there is no authentication and no encryption yet"
 NO_JAVA = "a Java class cannot be loaded here"
 OWN_THREADS = "one event loop serves all connections"
 OWN_METRICS = "metrics are for Prometheus here: see runnel broker start --metrics"
+OWN_SEGMENTS = "segments of the broker's own topics have 16 MiB: they are compacted soon, and a start is short"
 OWN_LEVELS = "the codecs' own levels are used"
 NO_PURGATORY = "a waiting request is dropped when it is answered"
 
 IGNORED_BROKER = {
-    "add.partitions.to.txn.*": NO_TRANSACTIONS,
+    "add.partitions.to.txn.*": "the coordinator is in the same process: nobody waits for it",
     "alter.log.dirs.replication.quota.*": "there is one data directory",
     "auto.leader.rebalance.enable": ONE_BROKER,
     "background.threads": OWN_THREADS,
@@ -129,9 +157,7 @@ IGNORED_BROKER = {
     "early.start.listeners": "all listeners start together",
     "fetch.purgatory.purge.interval.requests": NO_PURGATORY,
     "follower.*": ONE_BROKER,
-    "group.consumer.*": NO_CONSUMER_GROUPS,
     "group.coordinator.*": "groups are kept on the one event loop, and their appends share syncs with all others",
-    "group.coordinator.rebalance.protocols": "classic groups are all there is yet",
     "group.share.*": NO_SHARE_GROUPS,
     "group.streams.*": NO_STREAMS_GROUPS,
     "initial.broker.registration.timeout.ms": ONE_CONTROLLER,
@@ -139,7 +165,9 @@ IGNORED_BROKER = {
     "internal.metadata.*": ONE_CONTROLLER,
     "kafka.metrics.*": OWN_METRICS,
     "leader.*": ONE_BROKER,
-    "log.cleaner.*": NO_COMPACTION,
+    "log.cleaner.enable": "compaction is always on",
+    "log.cleaner.io.*": "the use of one core is limited: see runnel.cleaner.cpu.percent",
+    "log.cleaner.threads": "one partition is compacted at a time, in a process of its own",
     "log.dir": "the data directory is named by --data",
     "log.dir.failure.timeout.ms": ONE_BROKER,
     "log.dirs": "the data directory is named by --data",
@@ -166,6 +194,7 @@ IGNORED_BROKER = {
     "offsets.topic.compression.codec": "offsets are written uncompressed",
     "offsets.topic.num.partitions": "one broker keeps the offsets of all groups in one partition",
     "offsets.topic.replication.factor": ONE_BROKER,
+    "offsets.topic.segment.bytes": OWN_SEGMENTS,
     "process.roles": "one process is broker and controller",
     "producer.id.expiration.check.interval.ms": "producers are looked at together with retention",
     "producer.purgatory.purge.interval.requests": NO_PURGATORY,
@@ -187,8 +216,12 @@ IGNORED_BROKER = {
     "socket.receive.buffer.bytes": "the operating system sizes the buffers of sockets",
     "socket.send.buffer.bytes": "the operating system sizes the buffers of sockets",
     "telemetry.max.bytes": "clients' own metrics are not taken",
-    "transaction.*": NO_TRANSACTIONS,
-    "transactional.id.expiration.ms": NO_TRANSACTIONS,
+    "transaction.partition.verification.enable": "every transactional batch is verified",
+    "transaction.state.log.load.buffer.size": "the state of transactions is read in batches of a fixed size",
+    "transaction.state.log.min.isr": ONE_BROKER,
+    "transaction.state.log.num.partitions": "one broker keeps the state of all transactions in one partition",
+    "transaction.state.log.replication.factor": ONE_BROKER,
+    "transaction.state.log.segment.bytes": OWN_SEGMENTS,
     "unclean.leader.election.*": ONE_BROKER,
     "unstable.*": "versions that are not final are never offered",
 }
@@ -206,19 +239,15 @@ REFUSED_BROKER = {
     "sasl.*": NO_SECURITY,
     "security.providers": NO_SECURITY,
     "ssl.*": NO_SECURITY,
-    "transaction.two.phase.commit.enable": NO_TRANSACTIONS,
+    "transaction.two.phase.commit.enable": "there is no two-phase commit with other systems",
 }
 
 IGNORED_TOPIC = {
     "compression.*": OWN_LEVELS,
-    "delete.retention.ms": NO_COMPACTION,
     "file.delete.delay.ms": "a segment's files are deleted at once",
     "follower.replication.throttled.replicas": ONE_BROKER,
     "leader.replication.throttled.replicas": ONE_BROKER,
     "local.retention.*": NO_REMOTE_STORAGE,
-    "max.compaction.lag.ms": NO_COMPACTION,
-    "min.cleanable.dirty.ratio": NO_COMPACTION,
-    "min.compaction.lag.ms": NO_COMPACTION,
     "min.insync.replicas": "there is one replica, and it is in sync",
     "preallocate": "segments are never preallocated",
     "remote.log.*": NO_REMOTE_STORAGE,
@@ -229,14 +258,19 @@ IGNORED_TOPIC = {
 REFUSED_TOPIC = {"remote.storage.enable": NO_REMOTE_STORAGE}
 
 IGNORED_GROUP = {
-    "consumer.*": NO_CONSUMER_GROUPS,
     "share.*": NO_SHARE_GROUPS,
     "streams.*": NO_STREAMS_GROUPS,
 }
 
+GROUP = {
+    "consumer.assignment.interval.ms": "the least time from one assignment of the group to the next",
+    "consumer.heartbeat.interval.ms": "how often the group's members are asked to send heartbeats",
+    "consumer.session.timeout.ms": "when nothing was heard of a member for so long, it is none",
+}
+
 REFUSED_CLIENT_METRICS = {"*": "clients' own metrics are not taken"}
 
-HONOURED: dict[str, dict[str, str]] = {"broker": BROKER, "topic": TOPIC, "group": {}, "client-metrics": {}}
+HONOURED: dict[str, dict[str, str]] = {"broker": BROKER, "topic": TOPIC, "group": GROUP, "client-metrics": {}}
 IGNORED: dict[str, dict[str, str]] = {
     "broker": IGNORED_BROKER,
     "topic": IGNORED_TOPIC,

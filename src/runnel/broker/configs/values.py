@@ -26,6 +26,21 @@ def number(default: int | None, least: int | None = None, most: int = INT64_MAX)
     return field(default=default, metadata={"check": check})
 
 
+def share(default: float) -> Any:
+    """A part of a whole, from 0 to 1."""
+
+    def check(name: str, value: Any) -> float:
+        try:
+            part = float(value)
+        except (TypeError, ValueError):
+            raise InvalidSetting(name, value, "a number from 0 to 1") from None
+        if not 0 <= part <= 1:
+            raise InvalidSetting(name, value, "a number from 0 to 1")
+        return part
+
+    return field(default=default, metadata={"check": check})
+
+
 def flag(default: bool) -> Any:
     """True or false."""
     return field(default=default, metadata={"check": _flag})

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 from typing import Protocol
@@ -107,6 +107,15 @@ class Group:
         self._learn_subscription()
         if len(self.members) > self.home.settings().group_max_size:
             self.rebalance("it has more members than group.max.size allows")
+
+    def continue_as(self, generation: int, protocol_name: str, members: Iterable[Member]) -> None:
+        """Be the stable group of consumers that was another kind of group so far."""
+        self.generation = generation
+        self.protocol_type, self.protocol_name = CONSUMER, protocol_name
+        for member in members:
+            self.admit(member)
+        self._enter(GroupState.STABLE)
+        self._learn_subscription()
 
     def stored(self, assignments: dict[str, bytes]) -> StoredGroup:
         return StoredGroup(

@@ -20,7 +20,7 @@ from runnel.broker.groups.state import (
 )
 from runnel.broker.groups.subscription import CONSUMER
 from runnel.protocol.error_codes import ErrorCode
-from runnel.replay import Decision
+from runnel.replay import Decision, Entry, Transacted
 
 
 class Committer(NamedTuple):
@@ -60,6 +60,24 @@ def commit(now: int, group: str, offsets: Committed) -> Callable[[GroupsState], 
     return lambda _: Decision(None, entries)
 
 
+def commit_in_transaction(
+    now: int, group: str, offsets: Committed, transaction: Transacted
+) -> Callable[[GroupsState], Decision[None]]:
+    """They count when the transaction is committed."""
+    plain = [offset_entry(now, OffsetKey(group, *place), committed) for place, committed in offsets.items()]
+    entries = [entry._replace(transaction=transaction) for entry in plain]
+    return lambda _: Decision(None, entries)
+
+
+def end_transaction(now: int, transaction: Transacted) -> Callable[[GroupsState], Decision[None]]:
+    return lambda _: Decision(None, [Entry(None, None, now, transaction)])
+
+
+def unstable(group: str) -> Callable[[GroupsState], Decision[set[TopicPartition]]]:
+    """The places whose next offset an open transaction holds."""
+    return lambda state: Decision({TopicPartition(key.topic, key.partition) for key in state.pending.of_group(group)})
+
+
 def fetch(group: str, places: Sequence[TopicPartition] | None) -> Callable[[GroupsState], Decision[Committed]]:
     """What is committed at those places; None: everywhere."""
 
@@ -77,8 +95,9 @@ def fetch(group: str, places: Sequence[TopicPartition] | None) -> Callable[[Grou
 
 def delete(now: int, group: str, places: Sequence[TopicPartition]) -> Callable[[GroupsState], Decision[None]]:
     def decide(state: GroupsState) -> Decision[None]:
-        topics = state.offsets.get(group, {})
-        known = [OffsetKey(group, *place) for place in places if place.partition in topics.get(place.topic, {})]
+        topics, pending = state.offsets.get(group, {}), state.pending.of_group(group)
+        keys = [OffsetKey(group, *place) for place in places]
+        known = [key for key in keys if key in pending or key.partition in topics.get(key.topic, {})]
         return Decision(None, offsets_gone(now, known))
 
     return decide
@@ -90,8 +109,9 @@ def delete_group(now: int, group: str) -> Callable[[GroupsState], Decision[Error
 
 def forget_topic(now: int, group: str, topic: str) -> Callable[[GroupsState], Decision[None]]:
     def decide(state: GroupsState) -> Decision[None]:
-        partitions = state.offsets.get(group, {}).get(topic, {})
-        return Decision(None, offsets_gone(now, [OffsetKey(group, topic, partition) for partition in partitions]))
+        committed = [OffsetKey(group, topic, number) for number in state.offsets.get(group, {}).get(topic, {})]
+        pending = [key for key in state.pending.of_group(group) if key.topic == topic]
+        return Decision(None, offsets_gone(now, dict.fromkeys(committed + pending)))
 
     return decide
 
@@ -142,7 +162,7 @@ def expire(
         known = offsets_of(state, group)
         expired = [key for key, committed in known if retention.has_expired(key.topic, committed, now)]
         outcome.expired = len(expired)
-        outcome.group_gone = is_idle and len(expired) == len(known)
+        outcome.group_gone = is_idle and len(expired) == len(known) and not state.pending.of_group(group)
         return Decision(None, group_gone(now, state, group) if outcome.group_gone else offsets_gone(now, expired))
 
     return decide

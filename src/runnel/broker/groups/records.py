@@ -13,6 +13,7 @@ from uuid import UUID
 from runnel.protocol.encode import put_compact_string, put_unsigned_varint
 from runnel.protocol.frames import unsigned_varint
 
+INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
@@ -71,8 +72,8 @@ class StoredGroup(NamedTuple):
 
 def write_offset_key(key: OffsetKey) -> bytes:
     data = bytearray(INT16.pack(1))
-    _put_text(data, key.group)
-    _put_text(data, key.topic)
+    put_text(data, key.group)
+    put_text(data, key.topic)
     data += INT32.pack(key.partition)
     return bytes(data)
 
@@ -80,7 +81,7 @@ def write_offset_key(key: OffsetKey) -> bytes:
 def write_offset(value: CommittedOffset) -> bytes:
     if value.expires_at is not None:
         data = bytearray(INT16.pack(OFFSET_VALUE_THAT_EXPIRES) + INT64.pack(value.offset))
-        _put_text(data, value.metadata)
+        put_text(data, value.metadata)
         return bytes(data + INT64.pack(value.committed_at) + INT64.pack(value.expires_at))
     data = bytearray(INT16.pack(OFFSET_VALUE) + INT64.pack(value.offset) + INT32.pack(value.leader_epoch))
     put_compact_string(data, value.metadata)
@@ -94,22 +95,22 @@ def write_offset(value: CommittedOffset) -> bytes:
 
 def write_group_key(group: str) -> bytes:
     data = bytearray(INT16.pack(GROUP_KEY))
-    _put_text(data, group)
+    put_text(data, group)
     return bytes(data)
 
 
 def write_group(value: StoredGroup) -> bytes:
     data = bytearray(INT16.pack(GROUP_VALUE))
-    _put_text(data, value.protocol_type)
+    put_text(data, value.protocol_type)
     data += INT32.pack(value.generation)
-    _put_text(data, value.protocol_name)
-    _put_text(data, value.leader)
+    put_text(data, value.protocol_name)
+    put_text(data, value.leader)
     data += INT64.pack(value.state_since) + INT32.pack(len(value.members))
     for member in value.members:
-        _put_text(data, member.member_id)
-        _put_text(data, member.instance_id)
-        _put_text(data, member.client_id)
-        _put_text(data, member.client_host)
+        put_text(data, member.member_id)
+        put_text(data, member.instance_id)
+        put_text(data, member.client_id)
+        put_text(data, member.client_host)
         data += INT32.pack(member.rebalance_timeout) + INT32.pack(member.session_timeout)
         _put_bytes(data, member.subscription)
         _put_bytes(data, member.assignment)
@@ -121,7 +122,7 @@ def fits(*texts: str | None) -> bool:
     return all(text is None or len(text.encode()) <= MOST_BYTES_OF_A_TEXT for text in texts)
 
 
-def _put_text(data: bytearray, text: str | None) -> None:
+def put_text(data: bytearray, text: str | None) -> None:
     if text is None:
         data += INT16.pack(-1)
         return
@@ -139,7 +140,7 @@ def _put_bytes(data: bytearray, value: bytes) -> None:
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.int16()
     if version in OFFSET_KEYS:
         return OffsetKey(reader.text(), reader.text(), reader.int32())
@@ -149,7 +150,7 @@ def read_key(data: bytes) -> OffsetKey | GroupKey:
 
 
 def read_offset(data: bytes) -> CommittedOffset:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.version(OFFSET_VALUE)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
@@ -168,7 +169,7 @@ def read_offset(data: bytes) -> CommittedOffset:
 
 
 def read_group(data: bytes) -> StoredGroup:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.version(FIRST_FLEXIBLE)
     protocol_type, generation = reader.text(), reader.int32()
     protocol_name, leader = reader.nullable_text(), reader.nullable_text()
@@ -178,7 +179,7 @@ def read_group(data: bytes) -> StoredGroup:
     return StoredGroup(protocol_type, generation, protocol_name, leader, state_since, members)
 
 
-def _read_member(reader: _Reader, version: int) -> StoredMember:
+def _read_member(reader: RecordReader, version: int) -> StoredMember:
     member_id = reader.text()
     instance_id = reader.nullable_text() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()
@@ -200,20 +201,23 @@ def _read_member(reader: _Reader, version: int) -> StoredMember:
     )
 
 
-class _Reader:
+class RecordReader:
     """Reads one field after the other; beyond the end it raises struct.error, IndexError or ValueError."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, flexible: bool = False) -> None:
         self._data = data
         self._position = 0
-        self._flexible = False
+        self._flexible = flexible
 
-    def version(self, most: int) -> int:
+    def version(self, most: int, first_flexible: int = FIRST_FLEXIBLE) -> int:
         version = self.int16()
         if not 0 <= version <= most:
             raise ValueError(f"a value of version {version}: versions 0 to {most} are known")
-        self._flexible = version >= FIRST_FLEXIBLE
+        self._flexible = version >= first_flexible
         return version
+
+    def int8(self) -> int:
+        return self._number(INT8)
 
     def int16(self) -> int:
         return self._number(INT16)
@@ -233,6 +237,9 @@ class _Reader:
     def nullable_text(self) -> str | None:
         size = self._varint() - 1 if self._flexible else self.int16()
         return None if size < 0 else self._take(size).decode()
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
 
     def block(self) -> bytes:
         return self._take(max(0, self.count()))

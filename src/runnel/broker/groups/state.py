@@ -1,4 +1,5 @@
-"""What survives a restart: the committed offsets, and the members of each group as of its last generation.
+"""What survives a restart: the committed offsets, the members of each classic group as of its last generation, and all
+of each consumer group.
 
 Handlers read it and return entries; only `replay` changes it. Nothing here knows of time-outs or of who waits.
 """
@@ -8,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from runnel.broker.groups.consumer import records as consumer_records
+from runnel.broker.groups.consumer.draft import Draft, gone
+from runnel.broker.groups.consumer.group import ConsumerGroup, apply
+from runnel.broker.groups.pending import PendingOffsets
 from runnel.broker.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -16,43 +21,77 @@ from runnel.broker.groups.records import (
     read_group,
     read_key,
     read_offset,
-    read_pairs,
     write_group,
     write_group_key,
     write_offset,
     write_offset_key,
-    write_pairs,
 )
-from runnel.replay import Entry, JournaledState
+from runnel.replay import Entry, JournaledState, Transacted
 
 Offsets = dict[str, dict[int, CommittedOffset]]  # by topic and partition
 
 
 @dataclass(slots=True)
 class GroupsState:
-    groups: dict[str, StoredGroup] = field(default_factory=dict)
+    groups: dict[str, StoredGroup] = field(default_factory=dict)  # the classic ones
+    consumer: dict[str, ConsumerGroup] = field(default_factory=dict)  # those of KIP-848
     offsets: dict[str, Offsets] = field(default_factory=dict)  # by group; no part of it is empty
+    pending: PendingOffsets = field(default_factory=PendingOffsets)  # of transactions that are open
 
     def names(self) -> set[str]:
-        return self.groups.keys() | self.offsets.keys()
+        return self.groups.keys() | self.consumer.keys() | self.offsets.keys()
 
 
 DurableGroups = JournaledState[GroupsState]
 
 
 def replay(state: GroupsState, entry: Entry) -> None:
+    if entry.transaction is not None:
+        _replay_transacted(state, entry, entry.transaction)
+        return
+    if consumer_records.is_key(entry.key or b""):
+        _replay_consumer(state, consumer_records.read_key(entry.key or b""), entry.value)
+        return
     match read_key(entry.key or b""):
         case GroupKey(group):
             if entry.value is None:
                 state.groups.pop(group, None)
             else:
                 state.groups[group] = read_group(entry.value)
+                state.consumer.pop(group, None)  # a group is of one kind
         case OffsetKey() as key:
+            state.pending.overtake(key)
             if entry.value is None:
                 _remove(state, key)
             else:
-                topics = state.offsets.setdefault(key.group, {})
-                topics.setdefault(key.topic, {})[key.partition] = read_offset(entry.value)
+                _put(state, key, read_offset(entry.value))
+
+
+def _replay_transacted(state: GroupsState, entry: Entry, transaction: Transacted) -> None:
+    if transaction.committed is None:
+        key = read_key(entry.key or b"")
+        if isinstance(key, OffsetKey) and entry.value is not None:
+            state.pending.add(transaction.producer_id, key, read_offset(entry.value))
+        return
+    for key, committed in state.pending.end(transaction.producer_id, committed=transaction.committed):
+        _put(state, key, committed)
+
+
+def _put(state: GroupsState, key: OffsetKey, committed: CommittedOffset) -> None:
+    topics = state.offsets.setdefault(key.group, {})
+    topics.setdefault(key.topic, {})[key.partition] = committed
+
+
+def _replay_consumer(state: GroupsState, key: consumer_records.Key, value: bytes | None) -> None:
+    if value is None and isinstance(key, consumer_records.EpochKey):
+        state.consumer.pop(key.group, None)
+    elif value is None:
+        if key.group in state.consumer:
+            apply(state.consumer[key.group], key, None)
+    else:
+        state.groups.pop(key.group, None)  # a group is of one kind
+        group = state.consumer.setdefault(key.group, ConsumerGroup())
+        apply(group, key, consumer_records.read_value(key, value))
 
 
 def _remove(state: GroupsState, key: OffsetKey) -> None:
@@ -83,9 +122,12 @@ def offsets_gone(now: int, keys: Iterable[OffsetKey]) -> list[Entry]:
 
 def group_gone(now: int, state: GroupsState, group: str) -> list[Entry]:
     """Everything of a group, as tombstones."""
-    entries = offsets_gone(now, [key for key, _ in offsets_of(state, group)])
+    places = dict.fromkeys(key for key, _ in offsets_of(state, group)) | dict.fromkeys(state.pending.of_group(group))
+    entries = offsets_gone(now, places)
     if group in state.groups:
         entries.append(group_entry(now, group, None))
+    if group in state.consumer:
+        entries += gone(Draft(group, now, state.consumer[group]))
     return entries
 
 
@@ -95,20 +137,3 @@ def offsets_of(state: GroupsState, group: str) -> list[tuple[OffsetKey, Committe
         for topic, partitions in state.offsets.get(group, {}).items()
         for partition, committed in partitions.items()
     ]
-
-
-# --- the snapshot: the records that would make the same state
-
-
-def dump(state: GroupsState) -> bytes:
-    pairs = [(write_group_key(group), write_group(stored)) for group, stored in state.groups.items()]
-    for group in state.offsets:
-        pairs += [(write_offset_key(key), write_offset(committed)) for key, committed in offsets_of(state, group)]
-    return write_pairs(pairs)
-
-
-def load(data: bytes) -> GroupsState:
-    state = GroupsState()
-    for key, value in read_pairs(data):
-        replay(state, Entry(key, value, 0))
-    return state

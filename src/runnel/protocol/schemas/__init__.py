@@ -1,6 +1,7 @@
 """Kafka's messages as data: what fields the request and the response of an API have in each version.
 
-The JSON files beside this module are written by `make schemas` and read when an API is first used.
+The JSON files beside this module are written by `make schemas` and read when an API is first used. Those in `own` are
+written by hand: see `runnel.protocol.own`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runnel.protocol.versions import Api
+from runnel.protocol.own import OwnApi, api_of
 
 FOLDER = Path(__file__).parent
 NO_DEFAULT = object()
@@ -76,7 +77,9 @@ def versions(api_key: int) -> list[int]:
 
 @cache
 def _file(api_key: int) -> Any:
-    return json.loads((FOLDER / f"{Api(api_key).name.lower()}.json").read_bytes())
+    api = api_of(api_key)
+    folder = FOLDER / "own" if isinstance(api, OwnApi) else FOLDER
+    return json.loads((folder / f"{api.name.lower()}.json").read_bytes())
 
 
 def _structure(fields: list[list[Any]]) -> Structure:

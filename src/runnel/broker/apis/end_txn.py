@@ -1,0 +1,49 @@
+"""EndTxn (26), versions 0 to 5: commit or abort the transaction.
+
+- Answered when every partition has its marker: whoever hears of a commit can read it, and the next transaction need not
+  wait. Kafka answers when the outcome is durable, and the next transaction may meet CONCURRENT_TRANSACTIONS.
+- Version 5 is the second generation: the answer has a new epoch, and now and then a new producer id.
+- The same end again is no error: its answer may have been lost. Another end, or one without a transaction, is
+  INVALID_TXN_STATE; from version 5 on a producer may abort though nothing was written, and gets a new epoch.
+
+Errors: INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (INVALID_PRODUCER_EPOCH
+before version 2), CONCURRENT_TRANSACTIONS (the markers take longer than five seconds), COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runnel.broker.mistakes import Refusal
+from runnel.broker.node import Node
+from runnel.broker.request import Body, Request
+from runnel.broker.transactions import ProducerEpoch
+from runnel.broker.transactions.mistakes import told_as
+from runnel.errors import RunnelError
+from runnel.protocol.error_codes import ErrorCode
+
+FENCED_SINCE = 2
+SECOND_GENERATION_SINCE = 5
+NONE = ProducerEpoch(-1, -1)
+
+
+async def handle(node: Node, request: Request) -> Body:
+    body = request.body
+    if not body["transactional_id"]:
+        return _answer(ErrorCode.INVALID_REQUEST)
+    producer = ProducerEpoch(body["producer_id"], body["producer_epoch"])
+    version = 2 if request.version >= SECOND_GENERATION_SINCE else 1
+    try:
+        after = await node.transactions.end(body["transactional_id"], producer, version, committed=body["committed"])
+    except (Refusal, RunnelError) as error:
+        return _answer(told_as(error, knows_fenced=request.version >= FENCED_SINCE))
+    return _answer(ErrorCode.NONE, after)
+
+
+def _answer(error: ErrorCode, producer: ProducerEpoch = NONE) -> dict[str, Any]:
+    return {
+        "throttle_time": 0,
+        "error_code": error,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }

@@ -1,0 +1,21 @@
+"""Transactions: records in several partitions, and a group's offsets, that take effect together or not at all.
+
+    transactions = open_transactions(node)
+    transactions.start()
+
+Durable is where each transactional id stands (`state`, `records`); what may happen next is decided by functions of that
+state alone (`deciding`); `coordinator` writes the markers that end a transaction, and ends those that last too long.
+"""
+
+from runnel.broker.transactions.coordinator import OFFSETS, Transactions, open_transactions
+from runnel.broker.transactions.state import ProducerEpoch, Status, TopicPartition, Transaction
+
+__all__ = [
+    "OFFSETS",
+    "ProducerEpoch",
+    "Status",
+    "TopicPartition",
+    "Transaction",
+    "Transactions",
+    "open_transactions",
+]

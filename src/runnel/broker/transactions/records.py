@@ -1,0 +1,131 @@
+"""The records of `__transaction_state`, byte for byte Kafka's own: under a transactional id, where it stands.
+
+    key     version i16 = 0 | transactional id
+    value   version i16 = 1 | producer id i64 | epoch i16 | time-out i32 | status i8
+            | partitions by topic, null if Empty | last change i64 | begin i64
+            | tags: 0 previous producer id i64, 1 next producer id i64, 2 generation i16
+
+Both versions that Kafka ever wrote are read; the newest is written. One tag is ours, and Kafka's readers step over it:
+the epoch before the last one, so that a producer that asks for its next epoch again, over a restart, is recognised.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from runnel.broker.transactions.state import NOT_THERE, Status, TopicPartition, Transaction
+from runnel.protocol.encode import put_compact_string, put_unsigned_varint
+from runnel.protocol.frames import unsigned_varint
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+FIRST_FLEXIBLE = 1
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+START = struct.Struct(">qhib")  # producer id, epoch, time-out, status
+TIMES = struct.Struct(">qq")  # last change, begin
+TAGS: dict[int, tuple[str, struct.Struct]] = {
+    0: ("previous_producer_id", INT64),
+    1: ("next_producer_id", INT64),
+    2: ("version", INT16),
+    1000: ("last_epoch", INT16),
+}
+DEFAULTS = {"previous_producer_id": NOT_THERE, "next_producer_id": NOT_THERE, "version": 0, "last_epoch": NOT_THERE}
+
+
+def write_key(transactional_id: str) -> bytes:
+    encoded = transactional_id.encode()
+    return INT16.pack(KEY_VERSION) + INT16.pack(len(encoded)) + encoded
+
+
+def read_key(data: bytes) -> str:
+    (version,) = INT16.unpack_from(data)
+    if version != KEY_VERSION:
+        raise ValueError(f"a key of version {version}: it was written by a newer version")
+    (size,) = INT16.unpack_from(data, 2)
+    return data[4 : 4 + size].decode()
+
+
+def write_value(transaction: Transaction) -> bytes:
+    data = bytearray(INT16.pack(VALUE_VERSION))
+    data += START.pack(transaction.producer_id, transaction.epoch, transaction.timeout, transaction.status)
+    _put_partitions(data, transaction)
+    data += TIMES.pack(transaction.updated, transaction.started)
+    tags = [(tag, shape.pack(value)) for tag, shape, value in _tags_of(transaction)]
+    put_unsigned_varint(data, len(tags))
+    for tag, packed in tags:
+        put_unsigned_varint(data, tag)
+        put_unsigned_varint(data, len(packed))
+        data += packed
+    return bytes(data)
+
+
+def read_value(data: bytes) -> Transaction:
+    (version,) = INT16.unpack_from(data)
+    if not 0 <= version <= VALUE_VERSION:
+        raise ValueError(f"a value of version {version}: it was written by a newer version")
+    producer_id, epoch, timeout, status = START.unpack_from(data, 2)
+    flexible = version >= FIRST_FLEXIBLE
+    partitions, position = _partitions_at(data, 2 + START.size, flexible=flexible)
+    updated, started = TIMES.unpack_from(data, position)
+    tags = _tags_at(data, position + TIMES.size) if flexible else {}
+    return Transaction(
+        producer_id, epoch, timeout, Status(status), partitions, started=started, updated=updated, **(DEFAULTS | tags)
+    )
+
+
+def _tags_of(transaction: Transaction) -> list[tuple[int, struct.Struct, int]]:
+    values = ((tag, shape, name, getattr(transaction, name)) for tag, (name, shape) in TAGS.items())
+    return [(tag, shape, value) for tag, shape, name, value in values if value != DEFAULTS[name]]
+
+
+def _tags_at(data: bytes, position: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    count, position = unsigned_varint(data, position)
+    for _ in range(count):
+        tag, position = unsigned_varint(data, position)
+        size, position = unsigned_varint(data, position)
+        if tag in TAGS:
+            name, shape = TAGS[tag]
+            (found[name],) = shape.unpack_from(data, position)
+        position += size
+    return found
+
+
+def _put_partitions(data: bytearray, transaction: Transaction) -> None:
+    if transaction.status is Status.EMPTY:
+        data.append(0)
+        return
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(number)
+    put_unsigned_varint(data, len(topics) + 1)
+    for topic, numbers in topics.items():
+        put_compact_string(data, topic)
+        put_unsigned_varint(data, len(numbers) + 1)
+        for number in numbers:
+            data += INT32.pack(number)
+        data.append(0)
+
+
+def _partitions_at(data: bytes, position: int, *, flexible: bool) -> tuple[frozenset[TopicPartition], int]:
+    partitions: set[TopicPartition] = set()
+    topics, position = _length_at(data, position, INT32, flexible=flexible)
+    for _ in range(topics):
+        size, position = _length_at(data, position, INT16, flexible=flexible)
+        topic = data[position : position + size].decode()
+        count, position = _length_at(data, position + size, INT32, flexible=flexible)
+        for _ in range(count):
+            partitions.add(TopicPartition(topic, INT32.unpack_from(data, position)[0]))
+            position += INT32.size
+        position += 1 if flexible else 0  # the tags of a topic: there are none
+    return frozenset(partitions), position
+
+
+def _length_at(data: bytes, position: int, shape: struct.Struct, *, flexible: bool) -> tuple[int, int]:
+    """The length that stands there, 0 for null, and the position after it."""
+    if flexible:
+        length, position = unsigned_varint(data, position)
+        return max(0, length - 1), position
+    return max(0, shape.unpack_from(data, position)[0]), position + shape.size
