@@ -1,5 +1,3 @@
 """Tests that pass on Apache Kafka and may fail here: at most five, each with its cause."""
 
-EXCEPTIONS: dict[str, str] = {
-    "0077_compaction": "nothing is compacted yet: `cleanup.policy=compact` is stored and shown",
-}
+EXCEPTIONS: dict[str, str] = {}

@@ -10,13 +10,13 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.conformance.outcome import Outcome, Result, tail
+from tests.conformance.sources import fetch_sources
 from tests.interop.kafka_distribution import cache_directory
 
 VERSION = "3.0.12"
@@ -171,7 +171,7 @@ def suite_directory() -> Path:
         suite.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first, so that an interrupted download is never taken for a whole one.
         with tempfile.TemporaryDirectory(dir=suite.parent, prefix=f"{suite.name}.partial-") as partial:
-            fetched = fetch(Path(partial))
+            fetched = fetch_sources(f"kafka-python=={VERSION}", Path(partial))
             try:
                 fetched.rename(suite)
             except OSError:
@@ -183,20 +183,3 @@ def suite_directory() -> Path:
         if not stand_in.exists() or stand_in.read_text() != text:
             stand_in.write_text(text)
     return suite
-
-
-def fetch(directory: Path) -> Path:
-    download = [sys.executable, "-m", "pip", "download", "--no-binary", ":all:", "--no-deps", "--dest", str(directory)]
-    run = subprocess.run(
-        [*download, f"kafka-python=={VERSION}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    archives = list(directory.glob("*.tar.gz"))
-    if run.returncode != 0 or len(archives) != 1:
-        raise KafkaPythonUnavailable(f"pip could not fetch kafka-python {VERSION}:\n{tail(run.stdout)}")
-    with tarfile.open(archives[0]) as source:
-        source.extractall(directory, filter="data")
-    return directory / f"kafka_python-{VERSION}"

@@ -17,7 +17,6 @@ class Reason:
         return f"{self.category}: {self.because}"
 
 
-TRANSACTIONS = "transactions"
 SHARE_GROUPS = "share groups"
 ACLS = "ACLs"
 SASL = "SASL"
@@ -30,15 +29,11 @@ OUT_OF_SCOPE = {
     "0081_admin/DeleteAcls": Reason(ACLS, "creates and deletes rules"),
     "0081_admin/DescribeConsumerGroups_with_authorized_ops": Reason(ACLS, "denies operations with rules"),
     "0081_admin/UserScramCredentials": Reason(SASL, "stores passwords of users"),
-    "0098_consumer_txn": Reason(TRANSACTIONS, "reads committed and aborted records"),
-    "0103_transactions": Reason(TRANSACTIONS, "produces in transactions"),
     "0109_auto_create_topics": Reason(ACLS, "its second half denies a topic with kafka-acls.sh"),
     "0115_producer_auth": Reason(ACLS, "denies a topic with kafka-acls.sh"),
     "0119_consumer_auth": Reason(ACLS, "denies a topic with kafka-acls.sh"),
     "0126_oauthbearer_oidc": Reason(SASL, "authenticates with OAuth"),
-    "0129_fetch_aborted_msgs": Reason(TRANSACTIONS, "aborts a transaction and fetches around its records"),
     "0135_sasl_credentials": Reason(SASL, "changes the password of a client"),
-    "0137_barrier_batch_consume/consume_batch_control_msgs": Reason(TRANSACTIONS, "commits and aborts some"),
     "0142_reauthentication": Reason(SASL, "authenticates again on a connection"),
     "0097_ssl_verify": Reason(TLS, "needs certificates"),
     "0170_share_consumer_subscription": Reason(SHARE_GROUPS, "subscribes"),
@@ -57,8 +52,6 @@ OUT_OF_SCOPE = {
     "0185_share_consumer_max_poll_interval": Reason(SHARE_GROUPS, "is thrown out of the group"),
     # kafka-python
     "test_admin_integration.py::test_create_describe_delete_acls": Reason(ACLS, "creates, lists and deletes rules"),
-    "test_producer_integration.py::test_transactional_producer_messages": Reason(TRANSACTIONS, "produces in one"),
-    "test_producer_integration.py::test_transactional_producer_offsets": Reason(TRANSACTIONS, "commits offsets in one"),
 }
 
 # Of these files, every test.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from tests.conformance import kafka_python, librdkafka
@@ -23,23 +22,22 @@ class Suite:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def librdkafka_names(scenario: str) -> list[str]:
-    return [case.name for case in librdkafka.list_cases(scenario)]
+def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], protocol: str = "classic") -> Suite:
+    def cases() -> list[librdkafka.Case]:
+        return librdkafka.list_group_cases() if protocol == "consumer" else librdkafka.list_cases(scenario)
 
+    def run(bootstrap: str, names: Iterable[str], directory: Path) -> Iterator[Outcome]:
+        wanted = set(names)
+        chosen = [case for case in cases() if case.name in wanted]
+        return librdkafka.run_cases(bootstrap, chosen, directory, scenario, protocol)
 
-def run_librdkafka(scenario: str, bootstrap: str, names: Iterable[str], directory: Path) -> Iterator[Outcome]:
-    wanted = set(names)
-    cases = [case for case in librdkafka.list_cases(scenario) if case.name in wanted]
-    return librdkafka.run_cases(bootstrap, cases, directory, scenario)
-
-
-def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str]) -> Suite:
     return Suite(
         name,
-        f"librdkafka {librdkafka.VERSION}, test-runner -p1 -E -L, -Q where it leaves something, scenario {scenario}",
+        f"librdkafka {librdkafka.VERSION}, test-runner -p1 -E -L, -Q where it leaves something, scenario {scenario}, "
+        f"groups of the {protocol} protocol, one replica where a test asks for three",
         HERE / f"baseline_{name.replace('-', '_')}.json",
-        partial(librdkafka_names, scenario),
-        partial(run_librdkafka, scenario),
+        lambda: [case.name for case in cases()],
+        run,
         settings,
     )
 
@@ -54,6 +52,7 @@ SUITES = {
         librdkafka_suite(
             "librdkafka-noautocreate", "noautocreate", FOUR_PARTITIONS | {"auto.create.topics.enable": "false"}
         ),
+        librdkafka_suite("librdkafka-consumer", "default", FOUR_PARTITIONS, "consumer"),
         Suite(
             "kafka-python",
             f"kafka-python {kafka_python.VERSION}, test/integration",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.conformance.baseline import Baseline, differences, load, store
 from tests.conformance.kafka_python import read_report as read_junit
-from tests.conformance.librdkafka import Case, Split, outcome, parse_names, read_report
+from tests.conformance.librdkafka import IN_A_GROUP, Case, Split, outcome, parse_names, read_report, with_one_replica
 from tests.conformance.outcome import Outcome, Result, without_colours
 
 
@@ -78,6 +78,28 @@ struct test tests[] = {
 def test_librdkafkas_table_gives_the_tests_of_a_scenario_that_need_a_broker() -> None:
     assert parse_names(TABLE, "default") == ["0001_first", "0005_both"]
     assert parse_names(TABLE, "noautocreate") == ["0004_other", "0005_both"]
+
+
+def test_a_topic_gets_one_replica_where_a_test_asks_for_three() -> None:
+    assert with_one_replica("create_topic_wait_exists(p, topic, 4, 3, 5000);") == (
+        "create_topic_wait_exists(p, topic, 4, 1, 5000);"
+    )
+    assert with_one_replica("create_topic_wait_exists(c, name(1),\n   count, 3, 5000);") == (
+        "create_topic_wait_exists(c, name(1),\n   count, 1, 5000);"
+    )
+
+
+def test_other_numbers_of_replicas_and_partitions_stay() -> None:
+    for call in (
+        "create_topic_wait_exists(NULL, topic, 3, 1, 5000);",
+        "create_topic_wait_exists(p, topic, 3, -1, 5000);",
+    ):
+        assert with_one_replica(call) == call
+
+
+def test_the_tests_for_the_new_protocol_are_those_in_which_groups_matter() -> None:
+    names = ["0018_cgrp_term", "0081_admin/DeleteGroups", "0081_admin/CreateTopics", "0103_transactions/fenced_txn"]
+    assert [name for name in names if IN_A_GROUP.match(name)] == ["0018_cgrp_term", "0081_admin/DeleteGroups"]
 
 
 def test_a_state_in_librdkafkas_report_is_the_result() -> None:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import io
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Producer as KafkaProducer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no names as its own
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from runnel import Broker
 from runnel.cli import main
-from runnel.client import Admin, Producer
+from runnel.client import Admin, Producer, Transactions
+from runnel.client.connection import LOGGER
+from runnel.protocol.error_codes import ErrorCode
+from runnel.records import TRANSACTIONAL, Record, build_batch
+from runnel.records import Producer as ProducerOfBatch
+from tests.broker_wire import Wire, produce_body
 from tests.interop.kafka_server import kafka_server
+
+PRODUCE = 0
+FIRST_GENERATION = 9  # a version of Produce, which does not add partitions to transactions
 
 numbers = itertools.count()
 
@@ -20,6 +37,7 @@ numbers = itertools.count()
 class Server(NamedTuple):
     name: str
     bootstrap: str
+    broker: Broker | None = None
 
 
 class Result(NamedTuple):
@@ -32,7 +50,7 @@ class Result(NamedTuple):
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if request.param == "runnel":
         with Broker() as broker:
-            yield Server("runnel", broker.bootstrap)
+            yield Server("runnel", broker.bootstrap, broker)
     else:
         with kafka_server(tmp_path_factory.mktemp("kafka")) as kafka:
             yield Server("kafka", kafka.bootstrap)
@@ -102,3 +120,82 @@ def runnel(
         return Result(ended.value.code, *capsys.readouterr())
 
     return run
+
+
+# --- transactions
+
+
+class Open(NamedTuple):
+    """A transaction at work: its id, and the client that writes in it."""
+
+    id: str
+    client: KafkaProducer
+
+
+@pytest.fixture
+def open_transaction(bootstrap: str, name: str) -> Iterator[Callable[..., Open]]:
+    """Begins transactions that write a record to each of some partitions. They are aborted at the end."""
+    numbers = itertools.count()
+    begun: list[Open] = []
+
+    def begin(topic: str, *partitions: int, timeout: int = 60_000, key: bytes | None = None) -> Open:
+        own = f"{name}-{next(numbers)}"
+        configuration = {"bootstrap.servers": bootstrap, "transactional.id": own, "transaction.timeout.ms": timeout}
+        client = KafkaProducer({**configuration, "logger": LOGGER})
+        client.init_transactions(60)
+        client.begin_transaction()
+        for partition in partitions:
+            client.produce(topic, b"open", key, partition=partition)
+        assert client.flush(60) == 0
+        begun.append(Open(own, client))
+        return begun[-1]
+
+    yield begin
+    with Admin(bootstrap) as admin:
+        for each in begun:
+            end_if_open(admin, each.id)
+
+
+def end_if_open(admin: Admin, transactional_id: str) -> None:
+    if Transactions(admin).describe(transactional_id).state == "ongoing":
+        Transactions(admin).abort(transactional_id)
+
+
+@pytest.fixture
+def hang(server: Server) -> Callable[[str, int, int], None]:
+    """Writes a record of a producer whose transaction no coordinator knows: what a broker with a defect leaves.
+
+    Our broker is written to behind its back; Apache Kafka is told not to ask the coordinator.
+    """
+
+    def write(topic: str, partition: int, producer_id: int) -> None:
+        now = time.time_ns() // 1_000_000
+        batch = build_batch(
+            [Record(b"hangs", None, now)], producer=ProducerOfBatch(producer_id, 0, 0), attributes=TRANSACTIONAL
+        )
+        if server.broker is not None:
+            found = server.broker._running().node.topics.find(topic)
+            assert found is not None
+            found.partition(partition).append_batch(batch)
+            return
+        body = produce_body(topic, batch, partition) | {"transactional_id": f"hanging-{producer_id}"}
+        verify(server.bootstrap, "false")
+        deadline = time.monotonic() + 60
+        with Wire(server.bootstrap) as wire:
+            while True:
+                answer = wire.ask(PRODUCE, FIRST_GENERATION, **body)
+                code = answer["responses"][0]["partition_responses"][0]["error_code"]
+                # A broker answers a change of its configs before it lives by it.
+                if code != ErrorCode.INVALID_PRODUCER_ID_MAPPING or time.monotonic() > deadline:
+                    break
+        verify(server.bootstrap, "true")
+        assert code == ErrorCode.NONE
+
+    return write
+
+
+def verify(bootstrap: str, value: str) -> None:
+    entry = ConfigEntry("transaction.partition.verification.enable", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    client = AdminClient({"bootstrap.servers": bootstrap, "logger": LOGGER})
+    client.incremental_alter_configs([resource])[resource].result()

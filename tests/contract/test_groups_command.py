@@ -90,7 +90,7 @@ def test_a_group_is_described_as_json(runnel, admin, behind, topic, by_bytes):
     assert partition.pop("used_bytes") == pytest.approx(0.6, abs=0.01)
     assert partition == {
         "group": behind, "topic": topic, "partition": 0, "committed": 4, "start": 0, "end": 10, "lag": 6, "lost": 0,
-        "used_time": None, "near_loss": True,
+        "used_time": None, "near_loss": True, "stable": None, "held": 0, "held_by": None,
     }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 `kafka_classpath()` gives the jars that `kafka/pom.xml` lists. Maven fetches them once, into
 `~/.cache/runnel`, or where RUNNEL_CACHE points. `java_command()` and `java_environment()` start a class of them;
-`kafka_server.py` starts the server.
+`kafka_server.py` starts the server. Kafka Streams and Kafka Connect are parts with jars of their own, and
+`compiled()` makes classes of a program that uses a part.
 
 `dump_segments()` lets Kafka's DumpLogSegments read files and tells what is wrong with them. The tool ends
 with 0 after most findings and passes over some faults, so `Dump.problems` trusts only lines that it knows
@@ -23,7 +24,8 @@ from pathlib import Path
 
 VERSION = "4.3.0"
 OLDEST_JAVA = 17
-POM = Path(__file__).parent / "kafka" / "pom.xml"
+# Each has a folder here, in which `pom.xml` lists its jars, and a folder of this name in the cache.
+PARTS = {"kafka": "kafka", "streams": "kafka-streams", "connect": "kafka-connect"}
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 # A dump is over before optimizing it would pay.
 JVM_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -135,9 +137,32 @@ def dump_segments(files: Iterable[Path], *, deep: bool = True, gaps_allowed: boo
     return Dump(sizes, run.returncode, run.stdout, run.stderr, gaps_allowed)
 
 
-def java_command(main_class: str, *arguments: str, options: Sequence[str] = JVM_OPTIONS) -> list[str]:
+def java_command(
+    main_class: str, *arguments: str, options: Sequence[str] = JVM_OPTIONS, classpath: str | None = None
+) -> list[str]:
     """The command that runs a class of the distribution; run it with `java_environment()`."""
-    return [find_java(), *options, "-cp", kafka_classpath(), main_class, *arguments]
+    return [find_java(), *options, "-cp", classpath or kafka_classpath(), main_class, *arguments]
+
+
+def compiled(source: Path, classes: Path, part: str = "kafka") -> str:
+    """The class path of a program in one file, whose classes are written into a folder, and of what it uses."""
+    classpath = kafka_classpath(part)
+    # The compiler is a module of Java: it needs no `javac` on the path, and many a Java without `javac` has it.
+    command = [find_java(), *JVM_OPTIONS, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    jars = os.pathsep.join(map(str, Path(classpath).parent.glob("*.jar")))
+    run = subprocess.run(
+        [*command, "-cp", jars, "-d", str(classes), str(source)],
+        env=java_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if "Module jdk.compiler not found" in run.stdout:
+        raise KafkaUnavailable(f"'{find_java()}' cannot compile: install a JDK, {OLDEST_JAVA} or newer, for {source}")
+    if run.returncode != 0:
+        raise AssertionError(f"{source} was not compiled:\n{run.stdout}")
+    return f"{classes}{os.pathsep}{classpath}"
 
 
 def java_environment() -> dict[str, str]:
@@ -150,16 +175,16 @@ def cache_directory() -> Path:
     return Path(os.environ.get("RUNNEL_CACHE") or Path.home() / ".cache" / "runnel")
 
 
-def kafka_classpath() -> str:
-    """The class path of Apache Kafka; fetches the jars when they are not there yet."""
+def kafka_classpath(part: str = "kafka") -> str:
+    """The class path of a part of Apache Kafka; fetches the jars when they are not there yet."""
     find_java()
-    jars = cache_directory() / f"kafka-{VERSION}"
+    jars = cache_directory() / f"{PARTS[part]}-{VERSION}"
     if not jars.is_dir():
-        fetch_jars(jars)
+        fetch_jars(jars, Path(__file__).parent / part / "pom.xml")
     return str(jars / "*")
 
 
-def fetch_jars(jars: Path) -> None:
+def fetch_jars(jars: Path, pom: Path) -> None:
     """Fetch under another name first, so that an interrupted download is never taken for a whole one."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -169,7 +194,7 @@ def fetch_jars(jars: Path) -> None:
         fetched = Path(partial) / jars.name
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
         run = subprocess.run(
-            [maven, "-B", "-q", "-f", str(POM), *goal],
+            [maven, "-B", "-q", "-f", str(pom), *goal],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -8,7 +8,15 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from crc32c import crc32c
 
-from tests.interop.kafka_distribution import Dump, KafkaUnavailable, dump_segments, kafka_classpath
+from tests.interop.kafka_distribution import (
+    PARTS,
+    VERSION,
+    Dump,
+    KafkaUnavailable,
+    compiled,
+    dump_segments,
+    kafka_classpath,
+)
 
 BASE = 40
 RECORDS = 3
@@ -183,6 +191,10 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         dump_segments([notes])
 
 
+# What Maven does with its goal, as a script.
+FETCH = 'for word; do case $word in -DoutputDirectory=*) jars=${word#*=};; esac; done; /bin/mkdir "$jars"'
+
+
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """A path with no programs but those that a test writes into it, and an empty cache."""
@@ -217,12 +229,38 @@ def test_missing_maven_is_named(programs):
         kafka_classpath()
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_fetched_by_its_own_list_and_in_the_one_version(programs, tmp_path, part):
+    write_program(programs / "java", """echo 'openjdk version "17.0.15"' >&2""")
+    write_program(programs / "mvn", f'echo "$@" > {tmp_path}/asked; {FETCH}')
+    assert kafka_classpath(part) == str(tmp_path / "cache" / f"{PARTS[part]}-{VERSION}" / "*")
+    pom = Path(__file__).parent / part / "pom.xml"
+    assert f"-f {pom} " in (tmp_path / "asked").read_text()
+    assert f"<kafka.version>{VERSION}</kafka.version>" in pom.read_text()
+
+
+def test_a_java_that_cannot_compile_is_named(programs, tmp_path):
+    told = "Module jdk.compiler not found"
+    write_program(
+        programs / "java", f"""case $1 in -version) echo 'version "17"' >&2;; *) echo {told}; exit 1;; esac"""
+    )
+    write_program(programs / "mvn", FETCH)
+    with pytest.raises(KafkaUnavailable, match=r"cannot compile: install a JDK, 17 or newer, for .*Some\.java"):
+        compiled(tmp_path / "Some.java", tmp_path / "classes")
+
+
+def test_a_mistake_in_a_program_is_told(programs, tmp_path):
+    write_program(programs / "java", """case $1 in -version) echo 'version "17"' >&2;; *) echo oh no; exit 1;; esac""")
+    write_program(programs / "mvn", FETCH)
+    with pytest.raises(AssertionError, match="was not compiled:\noh no"):
+        compiled(tmp_path / "Some.java", tmp_path / "classes")
+
+
 def test_an_interrupted_download_is_not_taken_for_a_whole_one(programs, tmp_path):
     write_program(programs / "java", """echo 'openjdk version "21"' >&2""")
-    fetch = 'for word; do case $word in -DoutputDirectory=*) jars=${word#*=};; esac; done; /bin/mkdir "$jars"'
-    write_program(programs / "mvn", f"{fetch}; echo no route; exit 1")
+    write_program(programs / "mvn", f"{FETCH}; echo no route; exit 1")
     with pytest.raises(KafkaUnavailable, match="no route"):
         kafka_classpath()
     assert list((tmp_path / "cache").iterdir()) == []
-    write_program(programs / "mvn", fetch)
+    write_program(programs / "mvn", FETCH)
     assert kafka_classpath() == str(tmp_path / "cache" / "kafka-4.3.0" / "*")

@@ -22,6 +22,10 @@ Which real client speaks which version, as measured; they are exercised in tests
     DeleteRecords            2                 2
     InitProducerId           4                 0               4
     OffsetForLeaderEpoch     2
+    AddPartitionsToTxn       0                 0               3
+    AddOffsetsToTxn          0                 0               3
+    EndTxn                   1                 0               3
+    TxnOffsetCommit          3                 0               3
     DescribeConfigs          1                 2
     AlterConfigs             2                 1
     CreatePartitions         2                 1
@@ -38,6 +42,7 @@ Kafka 3.9, which Spark has, Produce 11, Fetch 17 and so on.
 import pytest
 
 from runnel import Broker
+from runnel.protocol.own import OWN
 from runnel.protocol.versions import SERVED, Api
 from tests.broker_wire import Wire
 from tests.interop.version_cases import CASES, Case
@@ -59,7 +64,10 @@ def test_every_version_that_is_advertised_has_its_round_trip(runnel_broker: Brok
     with Wire(runnel_broker.bootstrap) as wire:
         rows = wire.ask(Api.API_VERSIONS, 4, client_software_name="test", client_software_version="1")["api_keys"]
     advertised = {
-        (row["api_key"], version) for row in rows for version in range(row["min_version"], row["max_version"] + 1)
+        (row["api_key"], version)
+        for row in rows
+        if row["api_key"] not in OWN  # kio does not know these, see the tests of CompactTopic
+        for version in range(row["min_version"], row["max_version"] + 1)
     }
     assert advertised - ADVERTISED_ONLY == set(EVERY)
     assert {key for key, _ in advertised} == set(CASES)

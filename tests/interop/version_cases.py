@@ -10,8 +10,9 @@ from uuid import UUID
 
 from runnel.protocol.decode import read_response
 from runnel.protocol.error_codes import ErrorCode
-from runnel.protocol.versions import SERVED, Api
-from runnel.records import Producer
+from runnel.protocol.own import ANSWERED
+from runnel.protocol.versions import Api
+from runnel.records import TRANSACTIONAL, Producer
 from tests.broker_wire import CLIENT_ID, LATEST, Wire, batch_of, fetch_body, metadata, produce, produce_body, records_in
 from tests.property.protocol.kio_messages import Kind, decoded
 
@@ -30,6 +31,7 @@ class Case:
         self.version = version
         self.topic = topic
         self.group = f"group-of-{topic}"
+        self.name = f"transactions-of-{topic}"
         described = metadata(wire, topic)
         self.topic_id: UUID = described["topics"][0]["topic_id"]
         self.node: int = described["controller_id"]
@@ -97,6 +99,34 @@ class Case:
             assignments=[{"member_id": joined["member_id"], "assignment": ASSIGNMENT}],
         )
 
+    def producer(self) -> Producer:
+        """One that nobody else knows, for transactions."""
+        body = {"transactional_id": self.name, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+        answer = self.ask(Api.INIT_PRODUCER_ID, 4, **body)
+        assert answer["error_code"] == ErrorCode.NONE
+        return Producer(answer["producer_id"], answer["producer_epoch"], 0)
+
+    def add_partition(self, producer: Producer, version: int = 3) -> Message:
+        facts = {"transactional_id": self.name, "producer_id": producer.id, "producer_epoch": producer.epoch}
+        facts |= {"verify_only": False, "topics": [{"name": self.topic, "partitions": [0]}]}
+        before = {f"v3_and_below_{name}": value for name, value in facts.items()}
+        return self.ask(Api.ADD_PARTITIONS_TO_TXN, version, **before, transactions=[facts])
+
+    def open_transaction(self) -> Producer:
+        """With one record, at offset 1."""
+        producer = self.producer()
+        self.add_partition(producer)
+        body = produce_body(self.topic, batch_of(b"second", producer=producer, attributes=TRANSACTIONAL))
+        answer = self.wire.ask(Api.PRODUCE, 9, **body | {"transactional_id": self.name})
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.NONE
+        return producer
+
+    def committed(self) -> list[bytes | None]:
+        """What a reader of committed records can see."""
+        body = fetch_body({self.topic: {0: 0}}, isolation_level=1)
+        (partition,) = self.ask(Api.FETCH, 11, **body)["responses"][0]["partitions"]
+        return [record.value for record in records_in(partition["records"])]
+
     def member(self) -> Message:
         """The only member of a stable group."""
         joined = self.join()
@@ -146,6 +176,135 @@ def init_producer_id(case: Case) -> None:
     answer = case.ask(Api.INIT_PRODUCER_ID, **body)
     assert (answer["error_code"], answer["producer_epoch"]) == (ErrorCode.NONE, 0)
     assert answer["producer_id"] >= 0
+    body |= {"transactional_id": case.name, "producer_id": -1, "producer_epoch": -1}
+    first, second = (case.ask(Api.INIT_PRODUCER_ID, **body) for _ in range(2))
+    assert (second["error_code"], second["producer_id"]) == (ErrorCode.NONE, first["producer_id"])
+    assert (first["producer_epoch"], second["producer_epoch"]) == (0, 1)
+
+
+# --- transactions
+
+
+def add_partitions_to_txn(case: Case) -> None:
+    answer = case.add_partition(case.producer(), case.version)
+    if case.version >= 4:
+        (of_one,) = answer["results_by_transaction"]
+        assert (answer["error_code"], of_one["transactional_id"]) == (ErrorCode.NONE, case.name)
+        topics = of_one["topic_results"]
+    else:
+        topics = answer["results_by_topic_v3_and_below"]
+    (topic,) = topics
+    assert (topic["name"], topic["results_by_partition"]) == (
+        case.topic, [{"partition_index": 0, "partition_error_code": ErrorCode.NONE}],
+    )  # fmt: skip
+
+
+def add_offsets_to_txn(case: Case, version: int | None = None) -> Producer:
+    producer = case.producer()
+    body = {"transactional_id": case.name, "producer_id": producer.id, "producer_epoch": producer.epoch}
+    answer = case.ask(Api.ADD_OFFSETS_TO_TXN, version, **body, group_id=case.group)
+    assert answer["error_code"] == ErrorCode.NONE
+    return producer
+
+
+def add_offsets_to_txn_case(case: Case) -> None:
+    add_offsets_to_txn(case)
+
+
+def end_txn(case: Case) -> None:
+    producer = case.open_transaction()
+    assert case.committed() == [b"first"]
+    body = {"transactional_id": case.name, "producer_id": producer.id, "producer_epoch": producer.epoch}
+    answer = case.ask(Api.END_TXN, **body, committed=True)
+    assert answer["error_code"] == ErrorCode.NONE
+    if case.version >= 5:
+        assert (answer["producer_id"], answer["producer_epoch"]) == (producer.id, producer.epoch + 1)
+    assert case.committed()[:2] == [b"first", b"second"]
+
+
+def write_txn_markers(case: Case) -> None:
+    producer = case.open_transaction()
+    marker = {
+        "producer_id": producer.id,
+        "producer_epoch": producer.epoch,
+        "transaction_result": True,
+        "topics": [{"name": case.topic, "partition_indexes": [0]}],
+        "coordinator_epoch": 0,
+        "transaction_version": 0,
+    }
+    (told,) = case.ask(Api.WRITE_TXN_MARKERS, markers=[marker])["markers"]
+    assert told["producer_id"] == producer.id
+    (topic,) = told["topics"]
+    assert (topic["name"], topic["partitions"]) == (case.topic, [{"partition_index": 0, "error_code": ErrorCode.NONE}])
+    assert case.committed()[:2] == [b"first", b"second"]
+
+
+def txn_offset_commit(case: Case) -> None:
+    producer = add_offsets_to_txn(case, 3)
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
+    partition["committed_metadata"] = "so far"
+    body = {"transactional_id": case.name, "group_id": case.group, "producer_id": producer.id}
+    body |= {"producer_epoch": producer.epoch, "generation_id": -1, "member_id": "", "group_instance_id": None}
+    topics = [{"name": case.topic, "partitions": [partition]}]
+    (topic,) = case.ask(Api.TXN_OFFSET_COMMIT, **body, topics=topics)["topics"]
+    assert (topic["name"], topic["partitions"]) == (case.topic, [{"partition_index": 0, "error_code": ErrorCode.NONE}])
+
+
+def describe_transactions(case: Case) -> None:
+    producer = case.open_transaction()
+    (state,) = case.ask(Api.DESCRIBE_TRANSACTIONS, transactional_ids=[case.name])["transaction_states"]
+    assert (state["error_code"], state["transactional_id"]) == (ErrorCode.NONE, case.name)
+    assert (state["transaction_state"], state["transaction_timeout"]) == ("Ongoing", 60_000)
+    assert (state["producer_id"], state["producer_epoch"]) == (producer.id, producer.epoch)
+    assert state["topics"] == [{"topic": case.topic, "partitions": [0]}]
+
+
+def list_transactions(case: Case) -> None:
+    producer = case.open_transaction()
+    filters = {"state_filters": ["Ongoing"], "producer_id_filters": [producer.id], "duration_filter": -1}
+    answer = case.ask(Api.LIST_TRANSACTIONS, **filters, transactional_id_pattern=None)
+    assert (answer["error_code"], answer["unknown_state_filters"]) == (ErrorCode.NONE, [])
+    assert answer["transaction_states"] == [
+        {"transactional_id": case.name, "producer_id": producer.id, "transaction_state": "Ongoing"}
+    ]
+
+
+# --- groups of KIP-848
+
+
+def consumer_group_heartbeat(case: Case) -> Message:
+    answer = case.ask(
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        case.version,
+        group_id=case.group,
+        member_id="11111111-1111-1111-1111-111111111111",
+        member_epoch=0,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout=60_000,
+        subscribed_topic_names=[case.topic],
+        subscribed_topic_regex=None,
+        server_assignor="uniform",
+        topic_partitions=[],
+    )
+    assert (answer["error_code"], answer["error_message"]) == (ErrorCode.NONE, None)
+    assert answer["member_epoch"] > 0
+    (assigned,) = answer["assignment"]["topic_partitions"]
+    assert (assigned["topic_id"], assigned["partitions"]) == (case.topic_id, [0])
+    return answer
+
+
+def consumer_group_describe(case: Case) -> None:
+    joined = consumer_group_heartbeat(case)
+    asked = {"group_ids": [case.group], "include_authorized_operations": False}
+    (group,) = case.ask(Api.CONSUMER_GROUP_DESCRIBE, **asked)["groups"]
+    assert (group["error_code"], group["group_id"], group["assignor_name"]) == (ErrorCode.NONE, case.group, "uniform")
+    (member,) = group["members"]
+    assert (member["member_id"], member["member_epoch"]) == (joined["member_id"], joined["member_epoch"])
+    assert member["subscribed_topic_names"] == [case.topic]
+
+
+# --- epochs and producers
 
 
 def offset_for_leader_epoch(case: Case) -> None:
@@ -187,7 +346,7 @@ def metadata_case(case: Case) -> None:
 def api_versions(case: Case) -> None:
     answer = case.ask(Api.API_VERSIONS, client_software_name="test", client_software_version="1")
     assert answer["error_code"] == ErrorCode.NONE
-    assert {row["api_key"] for row in answer["api_keys"]} == set(SERVED)
+    assert {row["api_key"] for row in answer["api_keys"]} == set(ANSWERED)
 
 
 def create_topics(case: Case) -> None:
@@ -502,6 +661,15 @@ CASES: dict[Api, Callable[[Case], None]] = {
     Api.UPDATE_FEATURES: update_features,
     Api.DESCRIBE_CLUSTER: describe_cluster,
     Api.DESCRIBE_PRODUCERS: describe_producers,
+    Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn_case,
+    Api.END_TXN: end_txn,
+    Api.WRITE_TXN_MARKERS: write_txn_markers,
+    Api.TXN_OFFSET_COMMIT: txn_offset_commit,
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions,
+    Api.LIST_TRANSACTIONS: list_transactions,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     Api.LIST_CONFIG_RESOURCES: list_config_resources,
     Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }

@@ -192,6 +192,8 @@ def _values(kind: Type) -> st.SearchStrategy[Any]:
 def _primitive(kind: Type) -> st.SearchStrategy[Any]:
     if kind.primitive == "uuid":
         return st.none() | st.uuids(allow_nil=False)
+    if kind.primitive == "datetime_i64" and not kind.nullable:
+        return st.integers(0, 2**42)
     return PRIMITIVES[kind.primitive]
 
 

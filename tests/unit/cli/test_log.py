@@ -11,7 +11,7 @@ import pytest
 from runnel.records import TRANSACTIONAL, Codec, Producer, Record, build_batch, with_append_time
 from tests.unit.log.data_directory import AUDIT, ORDERS, clean_directory, cut, filled, flip, segments_of
 
-KINDS = ".log, .index, .timeindex, .snapshot, -offset-checkpoint, leader-epoch-checkpoint, synced-offsets"
+KINDS = ".log, .index, .timeindex, .txnindex, .snapshot, -offset-checkpoint, leader-epoch-checkpoint, synced-offsets"
 
 
 @pytest.fixture
@@ -223,4 +223,4 @@ def test_dump_of_what_is_no_file_of_a_log_says_so(runnel, tmp_path, name, reason
 def test_dump_begins_at_an_offset_only_where_there_are_some(runnel, directory):
     result = runnel("log", "dump", directory / "synced-offsets", "--offset", 3)
     assert (result.code, result.out) == (2, "")
-    assert "Invalid value for --offset: only .log, .index and .timeindex files have offsets" in result.err
+    assert "Invalid value for --offset: only .log files and indexes have offsets" in result.err

@@ -54,6 +54,12 @@ def test_an_error_without_a_hint_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: the kettle is empty\n"
 
 
+def test_an_error_cannot_command_the_terminal(monkeypatch, capsys):
+    error = RunnelError('there is no group "a\x1b[2Jb"', hint="see\x07")
+    assert exit_code_of(monkeypatch, error) == 1
+    assert capsys.readouterr().err == 'error: there is no group "a\\x1b[2Jb"\nhint: see\\x07\n'
+
+
 def test_an_error_of_the_disk_is_told(monkeypatch, capsys):
     assert exit_code_of(monkeypatch, OSError(5, "Input/output error", "x.log")) == 1
     assert capsys.readouterr().err == "error: [Errno 5] Input/output error: 'x.log'\n"
@@ -114,7 +120,7 @@ def test_a_stream_that_cannot_show_a_character_escapes_it(tmp_path):
 
 
 def test_the_help_says_what_a_noun_is_for(runnel):
-    assert "log      Look into the files of a log." in runnel("--help").out
+    assert re.search(r"^ +log +Look into the files of a log\.$", runnel("--help").out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ def test_lag_is_counted_from_what_is_still_there():
     assert lag(committed=105).lag == 0  # the topic was made again
 
 
+def test_what_is_held_back_begins_at_the_last_stable_offset_or_at_what_is_done():
+    assert lag().held == 0
+    assert lag()._replace(stable=70).held == 30
+    assert lag(committed=80)._replace(stable=70).held == 20  # its own commits can be ahead of it
+    assert lag(start=90)._replace(stable=70).held == 10
+    assert lag(committed=120)._replace(stable=70).held == 0
+
+
 def test_by_time_it_is_the_age_of_the_first_unread_record():
     assert shares(lag(), Retention(1_000), time=NOW - 600) == (0.6, None)
 

@@ -4,7 +4,8 @@ import pytest
 
 from runnel.protocol.decode import Message, read_response
 from runnel.protocol.error_codes import ErrorCode
-from runnel.protocol.versions import SERVED, Api
+from runnel.protocol.own import ANSWERED
+from runnel.protocol.versions import Api
 from tests.broker_wire import Wire, framed, metadata
 
 every_version = pytest.mark.parametrize("version", range(5))
@@ -26,7 +27,7 @@ def raw(key: int, version: int, correlation_id: int = 5, body: bytes = b"") -> b
 def test_every_api_that_is_served_has_its_row(wire: Wire, version: int) -> None:
     answer = ask(wire, version)
     assert answer["error_code"] == ErrorCode.NONE
-    assert rows(answer) == {int(key): tuple(SERVED[key]) for key in SERVED} | {Api.PRODUCE: (0, 13)}
+    assert rows(answer) == {int(key): tuple(ANSWERED[key]) for key in ANSWERED} | {Api.PRODUCE: (0, 13)}
 
 
 def test_produce_is_advertised_from_0_on_and_served_from_3_on(wire: Wire) -> None:
@@ -47,10 +48,15 @@ def test_telemetry_is_not_advertised(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_there_are_no_features(wire: Wire, version: int) -> None:
+def test_the_second_generation_of_transactions_is_among_the_features(wire: Wire, version: int) -> None:
     answer = ask(wire, version)
-    assert answer["supported_features"] == []
-    assert answer["finalized_features"] == []
+    supported = {each["name"]: (each["min_version"], each["max_version"]) for each in answer["supported_features"]}
+    finalised = {
+        each["name"]: (each["min_version_level"], each["max_version_level"]) for each in answer["finalized_features"]
+    }
+    assert supported["transaction.version"] == (0, 2)
+    assert finalised["transaction.version"] == (2, 2)
+    assert answer["finalized_features_epoch"] >= 0
 
 
 def test_the_header_of_the_answer_is_the_oldest_in_every_version(wire: Wire) -> None:

@@ -27,7 +27,7 @@ def test_many_groups_are_looked_after_here(stage: GroupStage, version: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("key_type", "error"), [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, 15), (3, ErrorCode.INVALID_REQUEST)]
+    ("key_type", "error"), [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (3, ErrorCode.INVALID_REQUEST)]
 )
 def test_what_nobody_looks_after_has_no_coordinator(stage: GroupStage, key_type: int, error: int) -> None:
     answer = stage.ask(Api.FIND_COORDINATOR, 2, key="t", key_type=key_type)
@@ -35,3 +35,11 @@ def test_what_nobody_looks_after_has_no_coordinator(stage: GroupStage, key_type:
     assert answer["error_message"]
     (each,) = stage.ask(Api.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["t"])["coordinators"]
     assert each["error_code"] == error
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_transactional_ids_have_a_coordinator(stage: GroupStage, version: int) -> None:
+    answer = stage.ask(Api.FIND_COORDINATOR, version, key="t", key_type=1, coordinator_keys=["t"])
+    if version >= 4:
+        (answer,) = answer["coordinators"]
+    assert (answer["error_code"], answer["node_id"], answer["host"], answer["port"]) == (ErrorCode.NONE, *HERE)

@@ -261,12 +261,15 @@ def test_a_compacted_topic_takes_records_with_keys(wire: Wire, topic: str) -> No
     assert code(produce(wire, topic, build_batch([Record(None, b"key", NOW)]))) == ErrorCode.NONE
 
 
-def test_transactions_are_not_served(wire: Wire, topic: str) -> None:
+def test_a_transactional_batch_needs_a_transactional_id(wire: Wire, topic: str) -> None:
     batch = batch_of(b"a", producer=Producer(7, 0, 0), attributes=TRANSACTIONAL)
-    assert refused(wire, topic, batch) == ErrorCode.INVALID_TXN_STATE
+    assert refused(wire, topic, batch) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_batch_outside_of_transactions_may_come_with_a_transactional_id(wire: Wire, topic: str) -> None:
     body = produce_body(topic, batch_of(b"a")) | {"transactional_id": "t"}
     (answer,) = wire.ask(Api.PRODUCE, 9, **body)["responses"]
-    assert code(answer["partition_responses"][0]) == ErrorCode.INVALID_TXN_STATE
+    assert code(answer["partition_responses"][0]) == ErrorCode.NONE
 
 
 # --- times

@@ -172,17 +172,30 @@ def test_there_is_no_other_quorum(stage: NodeStage) -> None:
 
 
 @pytest.mark.parametrize("version", versions(Api.UPDATE_FEATURES))
-def test_no_feature_can_be_updated(stage: NodeStage, version: int) -> None:
-    update = {"feature": "group.version", "max_version_level": 1, "upgrade_type": 1, "allow_downgrade": False}
+@pytest.mark.parametrize(
+    ("feature", "level", "mistake"),
+    [
+        ("transaction.version", 2, None),
+        ("transaction.version", 1, "'transaction.version' cannot be updated to version 1: it stays at 2"),
+        ("share.version", 1, "'share.version' cannot be updated: this broker does not have it"),
+    ],
+)
+def test_a_feature_stays_as_it_is(
+    stage: NodeStage, version: int, feature: str, level: int, mistake: str | None
+) -> None:
+    update = {"feature": feature, "max_version_level": level, "upgrade_type": 1, "allow_downgrade": False}
 
     answer = stage.ask(
         Api.UPDATE_FEATURES, {"timeout": 1, "feature_updates": [update], "validate_only": False}, version
     )
 
-    assert (answer["error_code"], answer["error_message"]) == (
-        ErrorCode.INVALID_UPDATE_VERSION,
-        "the feature 'group.version' cannot be updated: this broker has no features with versions",
-    )
+    if mistake is None:
+        assert (answer["error_code"], answer["error_message"]) == (ErrorCode.NONE, None)
+    else:
+        assert (answer["error_code"], answer["error_message"]) == (
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"the feature {mistake}",
+        )
 
 
 def test_an_update_of_nothing_succeeds(stage: NodeStage) -> None:

@@ -6,13 +6,16 @@ from random import Random
 
 import pytest
 
-from runnel.broker.groups import groups as groups_module
+from runnel.broker.groups import takeover
 from runnel.broker.groups.group import GroupState
 from runnel.broker.groups.offsets import Committer, TopicPartition
-from runnel.broker.groups.records import CommittedOffset
+from runnel.broker.groups.records import CommittedOffset, write_pairs
+from runnel.broker.groups.state import GroupsState
+from runnel.broker.groups.takeover import FILE_NAME
+from runnel.broker.topics import OFFSETS_TOPIC
 from runnel.errors import ReplayFailed, Transient
 from runnel.protocol.error_codes import ErrorCode
-from runnel.replay import Entry
+from runnel.replay import Entry, SnapshotFile
 from runnel.testing import Crashed
 from tests.unit.broker.groups.stage import DAY, REBALANCE, SESSION, Consumer, Stage, consumer_of
 
@@ -132,56 +135,99 @@ def test_only_commits_make_a_group_that_is_there_after_a_restart() -> None:
     assert stage.state("simple") is GroupState.EMPTY
 
 
-# --- folding
+# --- compaction
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_folding_changes_nothing_but_the_length_of_the_log(end) -> None:
+def test_compaction_changes_nothing_but_the_length_of_the_log(end) -> None:
     stage = Stage()
     ann = Consumer(stage)
     stage.stable(ann)
     for offset in range(50):
         stage.commit(offset, by=ann)
-    partition = stage.log.partition("__consumer_offsets")
-    assert partition.start_offset == 0
-    stage.groups.fold()
-    assert partition.start_offset == partition.end_offset == 51
+    compacted = stage.log.partition(OFFSETS_TOPIC).compact()
+    assert (compacted.records_before, compacted.records_after) == (51, 2)
     stage.commit(99, "clicks", by=ann)
+    end(stage)
     end(stage)
     assert (stage.offset(), stage.offset("clicks")) == (49, 99)
     assert ann.heartbeat() is ErrorCode.NONE
 
 
-def test_a_long_log_is_folded_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_module, "FOLD_AFTER", 20)
-    stage = Stage()
-    for offset in range(19):
-        stage.commit(offset)
-    stage.kill()
-    assert stage.log.partition("__consumer_offsets").start_offset == 0
-    stage.commit(19)
-    assert stage.groups.needs_folding
-    stage.kill()
-    assert stage.log.partition("__consumer_offsets").start_offset == 20
-    assert not stage.groups.needs_folding
-    assert stage.offset() == 19
-
-
-def test_tombstones_are_folded_away() -> None:
+def test_what_was_deleted_stays_so_when_its_tombstones_are_gone() -> None:
     stage = Stage()
     stage.commit(1)
     stage.groups.delete("g")
     stage.settle()
-    stage.groups.fold()
+    partition = stage.log.partition(OFFSETS_TOPIC)
+    partition.compact()
+    stage.clock.advance(2 * DAY)
+    assert partition.compact().records_after == 0
     stage.kill()
     assert stage.groups.names() == []
     assert stage.committed() == {}
+    stage.commit(7)
+    stage.kill()
+    assert stage.offset() == 7
+
+
+def test_the_broker_compacts_by_itself() -> None:
+    stage = Stage()
+    settings = stage.log.partition(OFFSETS_TOPIC).settings
+    assert settings.compacts
+    assert not settings.deletes
+    assert settings.max_compaction_lag_ms <= DAY
+
+
+# --- a directory of a version that could not compact
+
+
+def test_an_old_snapshot_is_taken_over() -> None:
+    stage = Stage()
+    ann = Consumer(stage)
+    stage.stable(ann)
+    stage.commit(3, by=ann)
+    stage.commit(4, "clicks", by=ann)
+    _as_an_old_version_left_it(stage)
+    stage.commit(5, "clicks", by=ann)
+    for end in (*ENDS, *ENDS):
+        end(stage)
+        assert (stage.offset(), stage.offset("clicks")) == (3, 5)
+        assert ann.heartbeat() is ErrorCode.NONE
+    assert _old_snapshot(stage).read()[0].names() == set()
+
+
+def test_what_an_old_snapshot_knows_can_be_deleted_for_good() -> None:
+    stage = Stage()
+    stage.commit(3)
+    _as_an_old_version_left_it(stage)
+    stage.kill()
+    stage.groups.delete("g")
+    stage.settle()
+    partition = stage.log.partition(OFFSETS_TOPIC)
+    partition.compact()
+    stage.clock.advance(2 * DAY)
+    partition.compact()
+    stage.kill()
+    assert stage.groups.names() == []
+
+
+def _as_an_old_version_left_it(stage: Stage) -> None:
+    """All that is durable in a snapshot, and the log trimmed."""
+    partition = stage.log.partition(OFFSETS_TOPIC)
+    pairs = [(record.key, record.value) for record in partition.records()]
+    _old_snapshot(stage, write_pairs(pairs)).write(GroupsState(), partition.end_offset)
+    partition.delete_before(-1)
+
+
+def _old_snapshot(stage: Stage, dump: bytes = b"") -> SnapshotFile[GroupsState]:
+    return SnapshotFile(f"{stage.log.path}/{FILE_NAME}", lambda _: dump, takeover._load, stage.files)
 
 
 def test_a_record_that_nobody_knows_is_not_passed_over() -> None:
     stage = Stage()
     stage.commit(1)
-    stage.groups._journal.append([Entry(b"\x00\x03\x00\x01g", b"", 0)])
+    stage.groups._durable._journal.append([Entry(b"\x00\x09\x00\x01g", b"", 0)])
     stage.log.commit()
     with pytest.raises(ReplayFailed, match="newer version"):
         stage.kill()
@@ -209,7 +255,7 @@ def test_every_acknowledged_commit_survives_a_power_cut_at_every_file_operation(
 
 
 def history(stage: Stage, acknowledged: dict[int, int]) -> None:
-    """Commits to eight partitions, with folds, a rebalance and a disk that fails once in between."""
+    """Commits to eight partitions, with compactions, a rebalance and a disk that fails once in between."""
     chance = Random(3)
     ann = Consumer(stage)
     stage.stable(ann)
@@ -229,7 +275,7 @@ def history(stage: Stage, acknowledged: dict[int, int]) -> None:
             stage.heal_disk()
         if number % 10 == 9:
             stage.settle()
-            stage.groups.fold()
+            stage.log.partition(OFFSETS_TOPIC).compact()
         if answer.done() and answer.exception() is None:
             acknowledged[partition] = number
     stage.settle()

@@ -1,0 +1,135 @@
+"""A consumer group over the end of its process: it is as it was, and what was decided and not durable never was."""
+
+from __future__ import annotations
+
+import pytest
+
+from runnel.protocol.error_codes import ErrorCode
+from tests.unit.broker.groups.consumer.stage import SESSION, ConsumerStage, Reader
+
+
+@pytest.fixture
+def stage() -> ConsumerStage:
+    stage = ConsumerStage()
+    stage.topics.create("orders", 4)
+    return stage
+
+
+@pytest.mark.parametrize("end", ["stop_and_start", "kill", "lose_power"])
+def test_epochs_and_assignments_survive(stage: ConsumerStage, end: str) -> None:
+    ann, bob = Reader(stage, "ann", "orders", instance="one"), Reader(stage, "bob", expression="or.*")
+    ann.heartbeat()
+    bob.heartbeat()
+    bob.heartbeat()
+    stage.settled(ann, bob)
+    before = stage.consumer_group()
+    getattr(stage, end)()
+    assert stage.consumer_group() == before
+    for reader in (ann, bob):
+        owned, epoch = reader.owned, reader.epoch
+        assert reader.heartbeat().error is ErrorCode.NONE
+        assert (reader.owned, reader.epoch) == (owned, epoch)
+
+
+def test_a_rebalance_goes_on_after_a_restart(stage: ConsumerStage) -> None:
+    ann, bob = Reader(stage, "ann", "orders"), Reader(stage, "bob", "orders")
+    ann.heartbeat()
+    bob.heartbeat()
+    ann.ask()
+    stage.kill()
+    bob.heartbeat()
+    assert bob.numbers == []  # ann still has all
+    stage.settled(ann, bob)
+    assert (len(ann.numbers), len(bob.numbers)) == (2, 2)
+
+
+def test_a_topic_that_grew_meanwhile_is_noticed(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    stage.groups.stop()
+    stage.topics.grow("orders", 5)
+    stage.log.close()
+    stage.open()
+    assert ann.heartbeat().epoch == 2
+    assert ann.numbers == [0, 1, 2, 3, 4]
+
+
+def test_a_compacted_journal_gives_the_same_group(stage: ConsumerStage) -> None:
+    ann, bob = Reader(stage, "ann", "orders"), Reader(stage, "bob", "orders")
+    ann.heartbeat()
+    bob.heartbeat()
+    ann.ask()
+    before = stage.consumer_group()
+    stage.log.partition("__consumer_offsets").compact()
+    stage.kill()
+    assert stage.consumer_group() == before
+
+
+def test_a_deleted_group_stays_deleted(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    assert stage.groups.delete("g").result(0) is ErrorCode.NON_EMPTY_GROUP
+    ann.leave()
+    deleted = stage.groups.delete("g")
+    stage.settle()
+    assert deleted.result(0) is ErrorCode.NONE
+    stage.kill()
+    assert "g" not in stage.groups.consumer
+    assert stage.groups.describe("g") is None
+    assert ann.heartbeat().epoch == 1
+
+
+def test_a_deletion_that_is_lost_did_not_happen(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    ann.leave()
+    stage.break_disk()
+    deleted = stage.groups.delete("g")
+    stage.settle()
+    assert deleted.exception(0) is not None
+    stage.heal_disk()
+    bob = Reader(stage, "bob", "orders")
+    assert bob.heartbeat().epoch == 3
+
+
+def test_a_departure_that_is_lost_does_not_make_a_member_immortal(stage: ConsumerStage) -> None:
+    ann, bob = Reader(stage, "ann", "orders"), Reader(stage, "bob", "orders")
+    ann.heartbeat()
+    bob.heartbeat()
+    stage.settled(ann, bob)
+    stage.break_disk()
+    lost = stage.groups.consumer_heartbeat("g", ann.request(epoch=-1))
+    stage.settle()
+    assert lost.exception(0) is not None
+    stage.heal_disk()
+    bob.heartbeat()
+    assert len(bob.numbers) == 2
+    stage.advance(1_000)
+    for _ in range(10):
+        stage.advance(10_000)
+        bob.heartbeat()
+    assert bob.numbers == [0, 1, 2, 3]
+
+
+def test_a_member_whose_time_ends_while_the_disk_is_ill_is_fenced_later(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    stage.break_disk()
+    stage.advance(SESSION)
+    stage.heal_disk()
+    stage.advance(SESSION + 2_000)
+    assert stage.consumer_group().members == {}
+
+
+def test_an_empty_group_goes_with_its_last_offset(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    stage.groups.expire_offsets()
+    stage.settle()
+    assert "g" in stage.groups.consumer  # it has a member
+    ann.leave()
+    stage.groups.expire_offsets()
+    stage.settle()
+    assert "g" not in stage.groups.consumer
+    stage.kill()
+    assert "g" not in stage.groups.consumer

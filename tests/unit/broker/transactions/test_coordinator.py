@@ -1,0 +1,466 @@
+"""The coordinator at work: markers, time-outs, expiry, and what a stop, a crash or an ill disk leave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from runnel.broker.transactions import OFFSETS, Status, deciding
+from runnel.errors import Transient
+from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.versions import Api
+from runnel.records import parse_header
+from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalProducer
+
+DAY = 24 * 60 * 60 * 1000
+WEEK = 7 * DAY
+SWEEP = 10_000  # how often transactions that last too long are looked for
+GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
+OUTCOMES = pytest.mark.parametrize("committed", [True, False])
+OUTAGE = "/orders-1/"  # a part of a path: the disk fails for one partition alone
+
+
+def with_records(stage: Stage, generation: int = 2, name: str = "t") -> TransactionalProducer:
+    """A producer with an open transaction over two partitions and an offset."""
+    producer = stage.producer(name, generation)
+    assert not producer.write("orders", b"one")
+    assert not producer.write("orders", b"two", number=1)
+    assert not producer.commit_offset(7)
+    return producer
+
+
+def seen(stage: Stage) -> tuple[list[bytes], list[bytes], int]:
+    return stage.values(), stage.values(number=1), stage.committed_offset()
+
+
+ALL = ([b"one"], [b"two"], 7)
+NOTHING: tuple[list[bytes], list[bytes], int] = ([], [], -1)
+
+
+def outcome(*, committed: bool) -> tuple[list[bytes], list[bytes], int]:
+    return ALL if committed else NOTHING
+
+
+# --- ends
+
+
+@GENERATIONS
+@OUTCOMES
+def test_all_of_a_transaction_counts_or_nothing(stage: Stage, generation: int, committed: bool) -> None:
+    producer = with_records(stage, generation)
+    assert seen(stage) == ([], [], -2)
+    assert not producer.end(committed=committed)
+    assert seen(stage) == outcome(committed=committed)
+    assert not stage.partition().open_transactions()
+    assert (stage.node.transactions.committed, stage.node.transactions.aborted) == (committed, not committed)
+
+
+@GENERATIONS
+@OUTCOMES
+def test_the_markers_carry_the_epoch_of_the_generation(stage: Stage, generation: int, committed: bool) -> None:
+    producer = with_records(stage, generation)
+    before = producer.producer
+    producer.end(committed=committed)
+    marker = parse_header(bytes(stage.fetch(offset=1)["records"]))
+    assert marker.is_control
+    assert (marker.producer_id, marker.producer_epoch) == (before.producer_id, generation - 1)
+    assert producer.producer == before._replace(epoch=generation - 1)
+
+
+@GENERATIONS
+@OUTCOMES
+def test_the_next_transaction_need_not_wait(stage: Stage, generation: int, committed: bool) -> None:
+    producer = stage.producer(generation=generation)
+    for _ in range(3):
+        assert not producer.write("orders", b"x")
+        assert not producer.end(committed=committed)
+    assert stage.values() == ([b"x"] * 3 if committed else [])
+
+
+@GENERATIONS
+@OUTCOMES
+def test_an_end_whose_answer_got_lost_is_answered_again(stage: Stage, generation: int, committed: bool) -> None:
+    producer = with_records(stage, generation)
+    body, version = producer.end_body(committed=committed), producer.end_version
+    first = stage.ask(Api.END_TXN, body, version)
+    end = stage.partition().end_offset
+    assert stage.ask(Api.END_TXN, body, version) == first
+    assert stage.ask(Api.END_TXN, producer.end_body(committed=not committed), version)["error_code"] == (
+        ErrorCode.INVALID_TXN_STATE
+    )
+    assert stage.partition().end_offset == end  # no second marker
+    assert seen(stage) == outcome(committed=committed)
+
+
+def test_two_ends_at_once_have_the_same_answer_and_one_marker(stage: Stage) -> None:
+    producer = with_records(stage)
+    body = producer.end_body(committed=True)
+    both = [stage.begin(Api.END_TXN, body, 5) for _ in range(2)]
+    stage.until(lambda: all(task.done() for task in both))
+    assert both[0].result() == both[1].result()
+    assert stage.partition().end_offset == 2
+
+
+def test_nothing_is_marked_before_the_outcome_is_durable(stage: Stage) -> None:
+    """A marker that is on the disk, while the outcome gets lost, would tear the transaction."""
+    producer = with_records(stage)
+    transactions = stage.node.transactions
+    stage.files.fail("sync", "/__transaction_state-0/")
+
+    async def look_while_it_is_decided_only() -> None:
+        handler = deciding.end(stage.clock.now(), "t", producer.producer, 2, None, committed=True)
+        decided = asyncio.wrap_future(transactions._durable.submit(handler), loop=stage.loop)
+        assert stage.get().status is Status.PREPARE_COMMIT
+        transactions._abort_overdue()
+        with pytest.raises(Transient):
+            await decided
+
+    stage.run(look_while_it_is_decided_only())
+    for _ in range(20):
+        stage.turn()
+    assert stage.values() == []
+    assert stage.partition().has_transaction(*producer.producer)
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    assert stage.get().status is Status.ONGOING
+    assert not producer.end(committed=False)
+    assert seen(stage) == NOTHING
+
+
+# --- another producer of the same name
+
+
+@GENERATIONS
+def test_whoever_begins_ends_the_transaction_of_its_forerunner(stage: Stage, generation: int) -> None:
+    old = with_records(stage, generation)
+    new = stage.producer(generation=generation)
+    assert seen(stage) == NOTHING
+    assert new.producer == old.producer._replace(epoch=2)
+    assert old.write("orders", b"late") in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    assert old.commit_offset(9) in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    for committed in (True, False):
+        assert old.end(committed=committed) == ErrorCode.PRODUCER_FENCED
+    assert not new.write("orders", b"new")
+    assert not new.end(committed=True)
+    assert stage.values() == [b"new"]
+    assert stage.values(committed=False)[:1] == [b"one"]
+
+
+def test_a_fenced_producer_does_not_write_into_a_partition_that_its_successor_has_open(stage: Stage) -> None:
+    old = stage.producer()
+    assert not old.write("orders", b"old")
+    new = stage.producer()
+    assert not new.write("orders", b"new")
+    assert old.write("orders", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not new.end(committed=True)
+    assert stage.values() == [b"new"]
+
+
+def test_two_that_begin_at_once_get_different_epochs(stage: Stage) -> None:
+    with_records(stage)
+    body = {"transactional_id": "t", "transaction_timeout": TIMEOUT, "producer_id": -1, "producer_epoch": -1}
+    body |= {"enable2_pc": False, "keep_prepared_txn": False}
+    tasks = [stage.begin(Api.INIT_PRODUCER_ID, body) for _ in range(3)]
+    stage.until(lambda: all(task.done() for task in tasks))
+    answers = [task.result() for task in tasks]
+    assert [answer["error_code"] for answer in answers] == [ErrorCode.NONE] * 3
+    assert len({answer["producer_epoch"] for answer in answers}) == 3
+    assert {answer["producer_id"] for answer in answers} == {stage.get().producer_id}
+
+
+# --- time
+
+
+@GENERATIONS
+def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(
+    stage: Stage, generation: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = with_records(stage, generation)
+    stage.advance(TIMEOUT)
+    assert stage.get().status is Status.ONGOING
+    stage.advance(SWEEP)
+    stage.until_is(Status.COMPLETE_ABORT)
+    assert seen(stage) == NOTHING
+    assert "transaction 't' has been open for longer than its time-out of 60000 ms" in caplog.text
+    assert producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
+    assert producer.write("orders", b"late") in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    assert not producer.initialise()
+    assert not producer.write("orders", b"new")
+    assert not producer.end(committed=True)
+    assert stage.values() == [b"new"]
+
+
+def test_each_transaction_has_its_own_time_out(stage: Stage) -> None:
+    stage.producer("short", timeout=5_000).write("orders", b"short")
+    stage.producer("long", timeout=500_000).write("orders", b"long")
+    stage.advance(2 * SWEEP)
+    stage.until_is(Status.COMPLETE_ABORT, "short")
+    assert stage.get("long").status is Status.ONGOING
+
+
+def test_the_time_runs_from_the_first_record_on_and_not_from_the_last(stage: Stage) -> None:
+    producer = stage.producer()
+    stage.advance(2 * TIMEOUT)
+    assert not producer.write("orders", b"first")
+    for _ in range(5):
+        stage.advance(TIMEOUT // 4)
+        producer.write("orders", b"more")
+    stage.advance(SWEEP)
+    stage.until_is(Status.COMPLETE_ABORT)
+
+
+def test_what_was_ended_in_time_is_left_alone(stage: Stage) -> None:
+    producer = with_records(stage)
+    producer.end(committed=True)
+    stage.advance(2 * TIMEOUT)
+    assert stage.get().status is Status.COMPLETE_COMMIT
+    assert not producer.write("orders", b"more")
+
+
+def test_a_time_out_that_is_no_longer_allowed_or_none_at_all_is_refused(stage: Stage) -> None:
+    producer = TransactionalProducer(stage, "t", 2)
+    for timeout in (0, -1, 900_001):
+        assert producer.initialise(timeout) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert stage.node.transactions.get("t") is None
+    assert not producer.initialise(900_000)
+
+
+def test_a_name_that_nobody_uses_is_forgotten_in_time(stage: Stage) -> None:
+    stage.node.settings = replace(stage.node.settings, transactional_id_expiration_ms=WEEK)
+    idle = stage.producer("idle")
+    open_one = stage.producer("open", timeout=900_000)
+    stage.clock.advance(WEEK)
+    assert not open_one.write("orders", b"x")
+    stage.advance(2 * 60 * 60 * 1000)
+    stage.until(lambda: stage.node.transactions.get("idle") is None)
+    assert stage.node.transactions.get("open") is not None
+    assert idle.write("orders", b"x") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert not idle.initialise()
+    assert idle.producer.epoch == 0
+    stage.kill()
+    assert set(stage.node.transactions.all()) == {"idle", "open"}
+
+
+def test_a_name_that_was_forgotten_stays_forgotten(stage: Stage) -> None:
+    stage.producer("idle")
+    stage.clock.advance(WEEK)
+    stage.advance(2 * 60 * 60 * 1000)
+    stage.until(lambda: not stage.node.transactions.all())
+    stage.restart()
+    assert stage.node.transactions.all() == {}
+
+
+# --- the end of a process
+
+
+@GENERATIONS
+@pytest.mark.parametrize("crash", [Stage.restart, Stage.kill, Stage.lose_power])
+def test_an_open_transaction_goes_on_after_a_restart(crash: object, stage: Stage, generation: int) -> None:
+    producer = with_records(stage, generation)
+    before = stage.get()
+    crash(stage)  # type: ignore[operator]
+    assert stage.get() == before
+    assert seen(stage) == ([], [], -2)
+    assert not producer.write("orders", b"more")
+    assert not producer.end(committed=True)
+    assert seen(stage) == ([b"one", b"more"], [b"two"], 7)
+
+
+def test_an_open_transaction_is_aborted_in_time_also_when_the_broker_was_restarted(stage: Stage) -> None:
+    with_records(stage)
+    stage.clock.advance(TIMEOUT)
+    stage.kill()
+    stage.advance(SWEEP + 1_000)
+    stage.until_is(Status.COMPLETE_ABORT)
+    assert seen(stage) == NOTHING
+
+
+@GENERATIONS
+@OUTCOMES
+@pytest.mark.parametrize("crash", [Stage.restart, Stage.kill, Stage.lose_power])
+@pytest.mark.parametrize("marked", [(), (0,), (1,), (OFFSETS,), (0, 1, OFFSETS)])
+def test_what_was_decided_is_carried_out_after_a_crash(
+    stage: Stage, generation: int, committed: bool, crash: object, marked: tuple[object, ...],
+) -> None:  # fmt: skip
+    """Whichever of the markers were written."""
+    producer = with_records(stage, generation)
+    transactions = stage.node.transactions
+    handler = deciding.end(stage.clock.now(), "t", producer.producer, generation, None, committed=committed)
+    stage.run(transactions._decided(handler))
+    prepared = stage.get()
+    for place in sorted(prepared.partitions):
+        if (place if place == OFFSETS else place.partition) in marked:
+            stage.run(transactions._mark(place, prepared))
+    crash(stage)  # type: ignore[operator]
+    stage.until_is(Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT)
+    assert seen(stage) == outcome(committed=committed)
+    assert not producer.end(committed=committed)
+    assert not producer.write("orders", b"next")
+    assert not producer.end(committed=True)
+
+
+@GENERATIONS
+@OUTCOMES
+@pytest.mark.parametrize("crash", [Stage.restart, Stage.kill, Stage.lose_power])
+def test_an_end_is_recognised_after_a_restart(crash: object, stage: Stage, generation: int, committed: bool) -> None:
+    producer = with_records(stage, generation)
+    body, version = producer.end_body(committed=committed), producer.end_version
+    first = stage.ask(Api.END_TXN, body, version)
+    crash(stage)  # type: ignore[operator]
+    stage.quiet()
+    assert stage.ask(Api.END_TXN, body, version) == first
+    assert seen(stage) == outcome(committed=committed)
+
+
+@pytest.mark.parametrize("crash", [Stage.restart, Stage.kill, Stage.lose_power])
+def test_a_producer_that_asks_for_its_next_epoch_again_gets_the_same_after_a_restart(
+    crash: object, stage: Stage
+) -> None:
+    producer = stage.producer()
+    before = producer.producer
+    assert not producer.initialise(keep=True)
+    given, producer.producer = producer.producer, before
+    crash(stage)  # type: ignore[operator]
+    assert not producer.initialise(keep=True)
+    assert producer.producer == given == before._replace(epoch=1)
+
+
+def test_a_stop_while_an_end_is_under_way_lets_the_next_start_finish_it(stage: Stage) -> None:
+    producer = with_records(stage)
+    stage.files.fail("sync", OUTAGE)
+    ending = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
+    stage.until(lambda: stage.get().status is Status.PREPARE_COMMIT)
+    stage.node.stop()
+    stage.advance(6_000)
+    stage.until(ending.done)
+    assert ending.result()["error_code"] in (ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS)
+    stage.files.heal()
+    stage.restart()
+    stage.quiet()
+    assert seen(stage) == ALL
+
+
+# --- partitions that vanish
+
+
+@OUTCOMES
+def test_a_topic_that_is_deleted_inside_a_transaction_holds_nobody_up(stage: Stage, committed: bool) -> None:
+    stage.create("other")
+    producer = with_records(stage)
+    assert not producer.write("other", b"gone")
+    stage.delete("other")
+    assert not producer.end(committed=committed)
+    assert seen(stage) == outcome(committed=committed)
+
+
+def test_a_topic_that_was_made_anew_inside_a_transaction_has_none_of_it(stage: Stage) -> None:
+    stage.create("other")
+    producer = with_records(stage)
+    assert not producer.write("other", b"gone")
+    stage.delete("other")
+    stage.create("other")
+    assert not producer.end(committed=True)
+    assert (stage.values("other"), seen(stage)) == ([], ALL)
+
+
+def test_a_topic_that_is_deleted_after_a_crash_with_markers_missing_holds_nobody_up(stage: Stage) -> None:
+    producer = with_records(stage)
+    handler = deciding.end(stage.clock.now(), "t", producer.producer, 2, None, committed=True)
+    stage.run(stage.node.transactions._decided(handler))
+    stage.node.transactions.start = lambda: None  # type: ignore[method-assign]
+    stage.delete("orders")
+    stage.kill()
+    stage.until_is(Status.COMPLETE_COMMIT)
+
+
+# --- an ill disk
+
+
+@GENERATIONS
+@OUTCOMES
+@pytest.mark.parametrize("part", [OUTAGE, "/__consumer_offsets-0/"])
+def test_markers_that_could_not_be_written_are_written_when_the_disk_is_well(
+    stage: Stage, generation: int, committed: bool, part: str, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    producer = with_records(stage, generation)
+    stage.files.fail("sync", part)
+    ending = stage.begin(Api.END_TXN, producer.end_body(committed=committed), producer.end_version)
+    stage.until(lambda: "could not be written to" in caplog.text)
+    assert not ending.done()
+    assert producer.write("orders", b"too early") in (
+        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH,
+    )  # fmt: skip
+    stage.files.heal()
+    stage.until(partial(_heals, stage, ending))
+    assert ending.result()["error_code"] == ErrorCode.NONE
+    assert seen(stage) == outcome(committed=committed)
+
+
+def _heals(stage: Stage, ending: asyncio.Task[object]) -> bool:
+    stage.advance(1_000)
+    stage.node.log.maintain()
+    return ending.done()
+
+
+def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage) -> None:
+    producer = with_records(stage)
+    stage.files.fail("sync", OUTAGE)
+    ending = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
+    stage.until(lambda: stage.get().status is Status.PREPARE_COMMIT)
+    stage.turn()
+    for _ in range(6):
+        stage.advance(1_000)
+    stage.until(ending.done)
+    assert ending.result()["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS
+    stage.files.heal()
+    again = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
+    stage.until(partial(_heals, stage, again))
+    assert (again.result()["error_code"], again.result()["producer_epoch"]) == (ErrorCode.NONE, 1)
+    assert seen(stage) == ALL
+
+
+def test_an_outcome_that_could_not_be_stored_is_none(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    producer = with_records(stage)
+    stage.files.fail("sync", "/__transaction_state-0/")
+    assert producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE  # while it is ill
+    assert stage.values() == []
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    assert stage.get().status is Status.ONGOING
+    assert not producer.end(committed=True)
+    assert seen(stage) == ALL
+
+
+def test_that_an_end_is_complete_may_get_lost_and_is_made_up_for(stage: Stage) -> None:
+    """Otherwise the producer would be told to come again for ever."""
+    producer = with_records(stage)
+    transactions = stage.node.transactions
+    handler = deciding.end(stage.clock.now(), "t", producer.producer, 2, None, committed=True)
+    stage.run(transactions._decided(handler))
+    prepared = stage.get()
+    for place in prepared.partitions:
+        stage.run(transactions._mark(place, prepared))
+    stage.advance(SWEEP + 1_000)
+    stage.until_is(Status.COMPLETE_COMMIT)
+    assert seen(stage) == ALL
+
+
+def test_an_ill_disk_does_not_stop_the_care(stage: Stage) -> None:
+    producer = with_records(stage)
+    stage.files.fail("sync", "/__transaction_state-0/")
+    assert producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.advance(TIMEOUT + SWEEP)  # the sweep finds nothing to look at
+    stage.files.heal()
+    stage.advance(SWEEP)
+    stage.node.log.maintain()
+    stage.advance(2 * SWEEP)
+    stage.until_is(Status.COMPLETE_ABORT)
+    assert seen(stage) == NOTHING
