@@ -179,8 +179,9 @@ class Confluent:
         self._insist(lambda: self._producer.commit_transaction(ATTEMPT))
 
     def abort(self) -> None:
-        # librdkafka 2.16 purges what waits to be sent again and then uses its sequence numbers for the next
-        # transaction's records, of which the broker must think that it has them: so nothing may be left to purge.
+        # Seen once, on Apache Kafka: after an abort with a record still waiting to be sent again, a record of the next
+        # transaction was acknowledged at that one's offset, and is in no log. As far as the history tells, its
+        # sequence number was used twice. So nothing may be left to purge.
         self._insist(lambda: self._producer.flush(ATTEMPT))
         if len(self._producer):
             raise MustEnd("records are under way, and an abort would purge them", UNSURE)

@@ -60,6 +60,7 @@ WEIGHTS = {
 FIRST_STEPS = ("wake a zombie writer", "wake a zombie writer", "kill the broker", "wake a zombie loop", "kill a writer")
 OPEN = {"begin", "send", "acknowledged", "send offsets"}
 TRIES = 20  # to stop a client in a transaction
+VIOLATIONS, NO_PROGRESS = 3, 4  # as exit codes: any other that is not 0 says nothing about the broker
 
 
 def plan_of(seed: object, steps: int) -> list[str]:
@@ -68,6 +69,10 @@ def plan_of(seed: object, steps: int) -> list[str]:
     first = list(FIRST_STEPS)
     chance.shuffle(first)
     return (first + chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=max(0, steps - len(first))))[:steps]
+
+
+class Stuck(AssertionError):
+    """Somebody waits for the broker in vain."""
 
 
 @dataclass
@@ -267,7 +272,7 @@ class Scene:
                 return self.tend()
             self.tend()
             if time.monotonic() > deadline:
-                raise AssertionError(f"after {LIMIT:.0f} s still not: {what}; see {self.directory}")
+                raise Stuck(f"after {LIMIT:.0f} s still not: {what}; see {self.directory}")
             time.sleep(0.02)
         return None
 
@@ -298,7 +303,7 @@ class Scene:
         for client in self.clients.values():
             while not client.has_ended():
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"{client.who} does not end; see {client.errors}")
+                    raise Stuck(f"{client.who} does not end; see {client.errors}")
                 time.sleep(0.02)
         self.wait_until_quiet()
         recorder = Recorder(self.directory / "end.1.history", "end", 1)
@@ -423,11 +428,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without ending the clients and the broker
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
-        wrong = run(options.keep or Path(folder), options.broker, options.seed, options.steps)
+        try:
+            wrong = run(options.keep or Path(folder), options.broker, options.seed, options.steps)
+        except Stuck as stuck:
+            print(f"stuck: {stuck}")
+            return NO_PROGRESS
     for line in wrong:
         print(line)
     print(f"{len(wrong)} violations, {time.monotonic() - start:.0f} s")
-    return 1 if wrong else 0
+    return VIOLATIONS if wrong else 0
 
 
 if __name__ == "__main__":
