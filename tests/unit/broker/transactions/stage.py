@@ -80,7 +80,7 @@ class Stage:
         log = self.node.log
         log._closed.set()
         log._thread.join()
-        commits = log.commits
+        commits = log._commits
         commits._background = False
         if commits._thread is not None:
             commits._wake.put(False)
