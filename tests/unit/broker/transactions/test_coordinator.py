@@ -22,6 +22,7 @@ SWEEP = 10_000  # how often transactions that last too long are looked for
 GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
 OUTCOMES = pytest.mark.parametrize("committed", [True, False])
 OUTAGE = "/orders-1/"  # a part of a path: the disk fails for one partition alone
+TRIES = 50
 
 
 def with_records(stage: Stage, generation: int = 2, name: str = "t") -> TransactionalProducer:
@@ -418,8 +419,12 @@ def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage)
     stage.until(ending.done)
     assert ending.result()["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS
     stage.files.heal()
-    again = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
-    stage.until(partial(_heals, stage, again))
+    for _ in range(TRIES):
+        again = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
+        stage.until(partial(_heals, stage, again))
+        # The clock is ours and the log's threads are not: on a busy machine it may run ahead of them.
+        if again.result()["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:
+            break
     assert (again.result()["error_code"], again.result()["producer_epoch"]) == (ErrorCode.NONE, 1)
     assert seen(stage) == ALL
 
