@@ -1,7 +1,7 @@
-"""DescribeProducers (61), version 0: the idempotent producers that a partition remembers.
+"""DescribeProducers (61), version 0: the producers that a partition remembers, idempotent and transactional.
 
-- A producer is listed until it was silent for `producer.id.expiration.ms`. There are no transactions yet: the offset at
-  which one began is -1.
+- A producer is listed until it was silent for `producer.id.expiration.ms`, and for as long as its transaction is open:
+  then with the offset at which it began, which is -1 otherwise.
 - A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
