@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -397,9 +399,22 @@ def test_markers_that_could_not_be_written_are_written_when_the_disk_is_well(
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH,
     )  # fmt: skip
     stage.files.heal()
-    stage.until(partial(_heals, stage, ending))
-    assert ending.result()["error_code"] == ErrorCode.NONE
+    begin_again = partial(stage.begin, Api.END_TXN, producer.end_body(committed=committed), producer.end_version)
+    assert _answer_at_last(stage, ending, begin_again)["error_code"] == ErrorCode.NONE
     assert seen(stage) == outcome(committed=committed)
+
+
+def _answer_at_last(
+    stage: Stage, ending: asyncio.Task[dict[str, Any]], begin_again: Callable[[], asyncio.Task[dict[str, Any]]]
+) -> dict[str, Any]:
+    """The clock is ours and the log's threads are not: on a busy machine it runs ahead of them, and whoever waits is
+    told to come again, as often as that happens."""
+    for _ in range(TRIES):
+        stage.until(partial(_heals, stage, ending))
+        if ending.result()["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:
+            break
+        ending = begin_again()
+    return ending.result()
 
 
 def _heals(stage: Stage, ending: asyncio.Task[object]) -> bool:
@@ -419,13 +434,9 @@ def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage)
     stage.until(ending.done)
     assert ending.result()["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS
     stage.files.heal()
-    for _ in range(TRIES):
-        again = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
-        stage.until(partial(_heals, stage, again))
-        # The clock is ours and the log's threads are not: on a busy machine it may run ahead of them.
-        if again.result()["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:
-            break
-    assert (again.result()["error_code"], again.result()["producer_epoch"]) == (ErrorCode.NONE, 1)
+    begin_again = partial(stage.begin, Api.END_TXN, producer.end_body(committed=True), 5)
+    answer = _answer_at_last(stage, begin_again(), begin_again)
+    assert (answer["error_code"], answer["producer_epoch"]) == (ErrorCode.NONE, 1)
     assert seen(stage) == ALL
 
 
