@@ -118,10 +118,12 @@ def test_kafka_configs_changes_and_shows_loggers_and_groups(broker: Broker) -> N
 # --- kafka-features, kafka-metadata-quorum, kafka-cluster
 
 
-def test_kafka_features_finds_none(broker: Broker) -> None:
-    assert succeeds(broker, f"{TOOLS}.FeatureCommand", "describe").strip() == ""
-    assert "this broker has no features with versions" in fails(
-        broker, f"{TOOLS}.FeatureCommand", "upgrade", "--feature", "group.version=1"
+def test_kafka_features_shows_what_is_finalised_and_changes_nothing(broker: Broker) -> None:
+    lines = succeeds(broker, f"{TOOLS}.FeatureCommand", "describe").splitlines()
+    for name, level in (("transaction.version", 2), ("group.version", 1)):
+        assert any(name in line and f"FinalizedVersionLevel: {level}" in line for line in lines)
+    assert "this broker does not have it" in fails(
+        broker, f"{TOOLS}.FeatureCommand", "upgrade", "--feature", "share.version=1"
     )
 
 
