@@ -120,13 +120,13 @@ def partitions(topic: str, count: int = 4) -> set[tuple[str, int]]:
 # --- confluent-kafka
 
 
-def test_a_group_shares_a_topic_and_reads_everything_once(broker: Broker, topic: str, group: str) -> None:
+def test_a_group_shares_a_topic_and_reads_everything(broker: Broker, topic: str, group: str) -> None:
     ann, bob = (Reader(broker.bootstrap, group, topic) for _ in range(2))
     with reading(ann, bob):
         until(lambda: len(ann.has) == len(bob.has) == 2, ann, bob)
         assert ann.has | bob.has == partitions(topic)
-        until(lambda: len(ann.values) + len(bob.values) >= 40, ann, bob)
-    assert {int(value) for value in ann.values + bob.values} == set(range(40))
+        # The first to come may have read, without a commit, what then went to the other: some values come twice.
+        until(lambda: {int(value) for value in ann.values + bob.values} == set(range(40)), ann, bob)
 
 
 def test_a_member_that_leaves_is_replaced(broker: Broker, topic: str, group: str) -> None:
