@@ -3,22 +3,37 @@
 with runnel.Broker() as broker:  # a broker for every Kafka client, in this process
     print(broker.bootstrap)
 
+app = runnel.App("shop")  # streams, tables and views, kept by functions of PySpark
+
 The durable log can be used alone: `from runnel.log import open_log`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from runnel.broker.embedded import Broker
+from runnel.version import __version__
 
-__version__ = "0.1.0.dev0"
-__all__ = ["Broker", "__version__"]
+if TYPE_CHECKING:
+    from runnel.app.app import App
+    from runnel.broker.embedded import Broker
+    from runnel.graph import Avro, Json, Raw, Reading, Text, Writing
+
+__all__ = ["App", "Avro", "Broker", "Json", "Raw", "Reading", "Text", "Writing", "__version__"]
+
+HOMES = {
+    "App": "runnel.app.app",
+    "Avro": "runnel.graph",
+    "Broker": "runnel.broker.embedded",
+    "Json": "runnel.graph",
+    "Raw": "runnel.graph",
+    "Reading": "runnel.graph",
+    "Text": "runnel.graph",
+    "Writing": "runnel.graph",
+}
 
 
 def __getattr__(name: str) -> Any:
     """The public names are loaded when they are first used: `import runnel` stays light."""
-    if name == "Broker":
-        from runnel.broker.embedded import Broker  # noqa: PLC0415
-
-        return Broker
-    raise AttributeError(f"module 'runnel' has no attribute {name!r}")
+    if name not in HOMES:
+        raise AttributeError(f"module 'runnel' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)

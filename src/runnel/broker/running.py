@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from runnel import __version__
 from runnel.broker.endpoints import Endpoint, parse_endpoint
 from runnel.broker.server import Server, start_server
+from runnel.version import __version__
 
 # The log's thread and the event loop's hand work to each other all the time: with Python's 5 ms a busy loop would let
 # acknowledgements wait that long. Much less, and they spend their time on taking turns.

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import typer
 
-from runnel import __version__
 from runnel.cli.nouns import Nouns
 from runnel.cli.values import printable
 from runnel.errors import RunnelError
+from runnel.version import __version__
 
 __all__ = ["app", "main"]
 

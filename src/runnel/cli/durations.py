@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from runnel.client.start import AGE, UNITS
+from runnel.start import AGE, UNITS
 
 STEPS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 

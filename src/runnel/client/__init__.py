@@ -35,8 +35,8 @@ from runnel.client.groups import Group, Groups, Member
 from runnel.client.lag import Lag, Retention, lag
 from runnel.client.producer import Producer
 from runnel.client.records import Headers, Received, Token
-from runnel.client.start import EARLIEST, LATEST, InvalidStart, Start
 from runnel.client.transactions import OpenTransaction, ProducerState, Transaction, Transactions
+from runnel.start import EARLIEST, LATEST, InvalidStart, Start
 
 __all__ = [
     "EARLIEST",

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no
 from runnel.client.connection import Connection, Faults, Settings
 from runnel.client.errors import MOST_PARTITIONS, InvalidTopicName, UnknownTopic, WrongPartitionCount, told
 from runnel.client.sizes import sizes
-from runnel.client.start import EARLIEST, LATEST, Place, Start
 from runnel.errors import OffsetOutOfRange
+from runnel.start import EARLIEST, LATEST, Place, Start
 
 Answer = TypeVar("Answer")
 TopicAndPartition = tuple[str, int]

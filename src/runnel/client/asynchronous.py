@@ -37,8 +37,8 @@ from runnel.client.connection import Connection
 from runnel.client.errors import Busy, RecordTooLarge, Refused, TimedOut, UnknownPartition, UnknownTopic, Unreachable
 from runnel.client.producer import About
 from runnel.client.records import Received, Token
-from runnel.client.start import EARLIEST, LATEST, Place, Start
 from runnel.errors import RunnelError
+from runnel.start import EARLIEST, LATEST, Place, Start
 
 POLL_SECONDS = 0.01
 

@@ -29,7 +29,7 @@ from runnel.client.admin import Admin, TopicAndPartition
 from runnel.client.connection import Faults, Settings
 from runnel.client.errors import UnknownPartition, Unreachable, told
 from runnel.client.records import Received
-from runnel.client.start import EARLIEST, LATEST, Start
+from runnel.start import EARLIEST, LATEST, Start
 
 AT_ONCE = 500
 POLL_SECONDS = 0.2

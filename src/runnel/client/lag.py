@@ -28,9 +28,9 @@ from runnel.client.admin import Admin, Config, TopicAndPartition
 from runnel.client.connection import Faults
 from runnel.client.errors import NotPlain, NotServed, told
 from runnel.client.groups import Groups, topics_of
-from runnel.client.start import EARLIEST, LATEST
 from runnel.client.transactions import OpenTransaction, Transactions
 from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.start import EARLIEST, LATEST
 
 UNLIMITED = -1
 

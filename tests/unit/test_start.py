@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runnel.client import EARLIEST, LATEST, InvalidStart, Start
+from runnel.start import EARLIEST, LATEST, InvalidStart, Start
 
 NOW = 1_700_000_000_000
 

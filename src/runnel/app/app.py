@@ -1,0 +1,169 @@
+"""An app: the streams, tables and views that one program declares.
+
+    app = App("shop")
+    clicks = app.stream("clicks", schema="page string, at timestamp", time="at", late="30 seconds")
+
+    @app.view(clicks, key=["window", "page"])
+    def clicks_per_minute(clicks):
+        return clicks.groupBy(F.window("at", "1 minute"), "page").count()
+
+Declaring starts nothing: no socket, no JVM, no pyspark. A decorated function stays callable on ordinary DataFrames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+from runnel.graph.body import Function, check_body, checked_inputs
+from runnel.graph.derived import Derived, Writing
+from runnel.graph.errors import InvalidDeclaration
+from runnel.graph.event_time import EventTime, event_time
+from runnel.graph.formats import Columns, columns_of
+from runnel.graph.graph import Graph
+from runnel.graph.inputs import Input, Readable
+from runnel.graph.names import checked_name, checked_output, key_columns
+from runnel.graph.reading import Reading
+from runnel.graph.stream import Stream
+from runnel.graph.table import Table
+from runnel.graph.view import View
+
+IDLE = "1 minute"
+AHEAD = "1 hour"
+
+
+class Times(NamedTuple):
+    """As people give them."""
+
+    time: str | None
+    late: str | None
+    idle: str | None
+    ahead: str
+
+    def checked(self, where: str, columns: Columns | None) -> EventTime | None:
+        return event_time(where, columns, time=self.time, late=self.late, idle=self.idle, ahead=self.ahead)
+
+
+class App:
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name, "app")
+        self.graph = Graph()
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        /,
+        *,
+        schema: object,
+        time: str | None = None,
+        late: str | None = None,
+        idle: str | None = IDLE,
+        ahead: str = AHEAD,
+        read: Reading | None = None,
+    ) -> Stream: ...
+
+    @overload
+    def stream(
+        self,
+        *inputs: Readable | Input,
+        key: str | list[str] | None = None,
+        time: str | None = None,
+        late: str | None = None,
+        idle: str | None = IDLE,
+        ahead: str = AHEAD,
+        write: Writing | None = None,
+    ) -> Callable[[Function], Derived]: ...
+
+    def stream(
+        self,
+        *inputs: Any,
+        schema: object = None,
+        key: str | list[str] | None = None,
+        time: str | None = None,
+        late: str | None = None,
+        idle: str | None = IDLE,
+        ahead: str = AHEAD,
+        read: Reading | None = None,
+        write: Writing | None = None,
+    ) -> Stream | Callable[[Function], Derived]:
+        """Declare a stream over a topic, or derive one: `@app.stream(clicks)` decorates a function."""
+        times = Times(time, late, idle, ahead)
+        if inputs and isinstance(inputs[0], str):
+            where = f'stream "{inputs[0]}"'
+            _refuse(where, "topic", inputs[1:] or None, "is one name; several are described by read.topics")
+            _refuse(where, "key", key, "is for a derived stream")
+            _refuse(where, "write", write, "is for a derived stream")
+            return self._declare_stream(inputs[0], schema, times, read or Reading())
+        _refuse("a derived stream", "schema", schema, "is for a stream over a topic, whose name comes first")
+        _refuse("a derived stream", "read", read, "is for a stream over a topic, whose name comes first")
+        return self._derive_stream(inputs, key, times, write or Writing())
+
+    def table(self, topic: str, *, key: str | list[str], schema: object, read: Reading | None = None) -> Table:
+        """Declare a table over a keyed topic: the latest row of each key; a record without a value deletes its row."""
+        where = f'table "{topic}"'
+        name = checked_name(topic, where, "topic")
+        columns = columns_of(schema, where)
+        keys = key_columns(key, where)
+        for column in keys:
+            if columns.find(column) is None:
+                hint = f"the columns are {', '.join(columns.names)}"
+                raise InvalidDeclaration(where, "key", f"{column!r} is no column of the schema", hint=hint)
+        reading = read or Reading()
+        reading.check(where)
+        table = Table(name, columns, keys, reading)
+        self.graph.declare(table)
+        return table
+
+    def view(
+        self, *inputs: Readable | Input, key: str | list[str], name: str | None = None
+    ) -> Callable[[Function], View]:
+        """Keep what the function returns in a store, one row for each key. The view has the function's name."""
+
+        def declare(body: Function) -> View:
+            chosen = name or _name_of(body)
+            where = f'view "{chosen}"'
+            checked = checked_inputs(inputs, where)
+            check_body(body, checked, where)
+            view = View(checked_output(chosen, where), checked, body, key_columns(key, where))
+            self.graph.derive(view)
+            return view
+
+        return declare
+
+    def _declare_stream(self, topic: str, schema: object, times: Times, reading: Reading) -> Stream:
+        where = f'stream "{topic}"'
+        name = checked_name(topic, where, "topic")
+        if schema is None:
+            hint = 'name the columns of a record, such as schema="page string, at timestamp"'
+            raise InvalidDeclaration(where, "schema", "is missing", hint=hint)
+        columns = columns_of(schema, where)
+        reading.check(where)
+        stream = Stream(name, columns, times.checked(where, columns), reading)
+        self.graph.declare(stream)
+        return stream
+
+    def _derive_stream(
+        self, inputs: tuple[object, ...], key: object, times: Times, writing: Writing
+    ) -> Callable[[Function], Derived]:
+        def declare(body: Function) -> Derived:
+            name = _name_of(body)
+            where = f'stream "{name}"'
+            checked = checked_inputs(inputs, where)
+            check_body(body, checked, where)
+            writing.check(where)
+            keys = None if key is None else key_columns(key, where)
+            stream = Derived(checked_output(name, where), checked, body, keys, times.checked(where, None), writing)
+            self.graph.derive(stream)
+            return stream
+
+        return declare
+
+
+def _name_of(body: object) -> str:
+    return str(getattr(body, "__name__", type(body).__name__))
+
+
+def _refuse(where: str, argument: str, given: object, what: str) -> None:
+    if given is not None:
+        raise InvalidDeclaration(where, argument, what, hint="leave it out")

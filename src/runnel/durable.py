@@ -1,0 +1,38 @@
+"""The places where a process may die: every step whose effect outlives the process has a name.
+
+    with durable("view.commit"):
+        connection.commit()
+
+costs nothing in daily use. A test dies there by choice: with `RUNNEL_DIE_AT=view.commit:before:3` in its environment
+the process kills itself just before it does the step for the third time, with `after` when it has just done it. So no
+step can be added whose interruption nobody has tried: a test compares the names in the source with those of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+VARIABLE = "RUNNEL_DIE_AT"
+
+_reached: Counter[str] = Counter()
+
+
+@contextmanager
+def durable(name: str) -> Iterator[None]:
+    _reach(name, "before")
+    yield
+    _reach(name, "after")
+
+
+def _reach(name: str, side: str) -> None:
+    chosen = os.environ.get(VARIABLE)
+    if not chosen:
+        return
+    place = f"{name}:{side}"
+    _reached[place] += 1
+    if chosen == f"{place}:{_reached[place]}":
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,53 @@
+"""The function that a derived stream or a view is kept by: plain PySpark, callable as before it was decorated."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from runnel.graph.errors import InvalidDeclaration
+from runnel.graph.inputs import Input, Readable
+
+Function: TypeAlias = Callable[..., Any]
+
+
+def checked_inputs(inputs: tuple[object, ...], where: str) -> tuple[Input, ...]:
+    if not inputs:
+        raise InvalidDeclaration(where, "inputs", "are missing", hint="pass the streams and tables that the body reads")
+    return tuple(_input(each, number, where) for number, each in enumerate(inputs, 1))
+
+
+def _input(given: object, number: int, where: str) -> Input:
+    if isinstance(given, Input):
+        return given
+    if isinstance(given, Readable):
+        return Input(given)  # type: ignore[arg-type]
+    raise InvalidDeclaration(
+        where,
+        f"input {number}",
+        f"is a {type(given).__name__}",
+        hint="pass what app.stream, app.table or app.view returned",
+    )
+
+
+def check_body(body: object, inputs: tuple[Input, ...], where: str) -> None:
+    """It takes as many DataFrames as there are inputs."""
+    if not callable(body):
+        raise InvalidDeclaration(
+            where,
+            "the body",
+            f"is a {type(body).__name__}",
+            hint="decorate a function that takes and returns DataFrames",
+        )
+    if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body):
+        raise InvalidDeclaration(where, "the body", "is no plain function", hint="return a DataFrame")
+    try:
+        inspect.signature(body).bind(*inputs)
+    except TypeError as error:
+        raise InvalidDeclaration(
+            where,
+            "the body",
+            f"does not take the {len(inputs)} inputs of the decorator: {error}",
+            hint="one parameter for each input, in the same order",
+        ) from None

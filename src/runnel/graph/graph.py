@@ -1,0 +1,80 @@
+"""What an app declared, in the order of its making: an output comes behind its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from runnel.graph.derived import Derived
+from runnel.graph.errors import Cycle, InvalidDeclaration, NameTaken
+from runnel.graph.inputs import Input
+from runnel.graph.stream import Stream
+from runnel.graph.table import Table
+from runnel.graph.view import View
+
+Declared: TypeAlias = Stream | Table
+Output: TypeAlias = Derived | View
+
+
+class Graph:
+    def __init__(self) -> None:
+        self._declared: dict[str, Declared] = {}
+        self._outputs: dict[str, Output] = {}
+
+    @property
+    def inputs(self) -> tuple[Declared, ...]:
+        return tuple(self._declared.values())
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return tuple(self._outputs.values())
+
+    def declare(self, noun: Declared) -> None:
+        if noun.name in self._declared:
+            raise NameTaken(str(noun), noun.name)
+        self._declared[noun.name] = noun
+        self._check_for_cycles()
+
+    def derive(self, output: Output) -> None:
+        if output.name in self._outputs:
+            raise NameTaken(str(output), output.name)
+        for each in output.inputs:
+            self._check_ours(output, each)
+        self._outputs[output.name] = output
+        try:
+            self._check_for_cycles()
+        except Cycle:
+            del self._outputs[output.name]
+            raise
+
+    def output(self, name: str) -> Output | None:
+        return self._outputs.get(name)
+
+    def sources(self, output: Output) -> Iterator[Output]:
+        """The outputs that feed it, by object or by a topic that another one declared over what they write."""
+        for each in output.inputs:
+            writer = self._outputs.get(each.noun.name)
+            if writer is each.noun or (writer is not None and isinstance(writer, Derived)):
+                yield writer
+
+    def _check_ours(self, output: Output, given: Input) -> None:
+        noun = given.noun
+        ours = self._outputs if isinstance(noun, Derived | View) else self._declared
+        if ours.get(noun.name) is not noun:
+            raise InvalidDeclaration(
+                str(output), "inputs", f"name {noun}, which another app declared", hint="declare it in this app as well"
+            )
+
+    def _check_for_cycles(self) -> None:
+        done: set[str] = set()
+        for output in self._outputs.values():
+            self._walk(output, [], done)
+
+    def _walk(self, output: Output, way: list[str], done: set[str]) -> None:
+        if output.name in way:
+            raise Cycle(way[way.index(output.name) :])
+        if output.name in done:
+            return
+        for source in self.sources(output):
+            self._walk(source, [*way, output.name], done)
+        done.add(output.name)

@@ -1,0 +1,51 @@
+"""Names of apps, topics, views and columns."""
+
+from __future__ import annotations
+
+import re
+
+from runnel.graph.errors import InvalidDeclaration
+
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")
+SIDES = (".late", ".rejected")
+
+
+def checked_name(name: object, where: str, argument: str = "name") -> str:
+    """A name that a topic, a directory and a table can have: 240 characters, since `.rejected` may follow."""
+    if not isinstance(name, str) or not TOPIC.fullmatch(name) or name in (".", ".."):
+        raise InvalidDeclaration(
+            where,
+            argument,
+            f"{name!r} cannot be a topic's name",
+            hint="use up to 240 of the characters a-z A-Z 0-9 . _ -",
+        )
+    return name
+
+
+def checked_output(name: object, where: str) -> str:
+    found = checked_name(name, where)
+    for side in SIDES:
+        if found.endswith(side):
+            raise InvalidDeclaration(
+                where,
+                "name",
+                f"{name!r} ends with {side}, which is where rows of {found.removesuffix(side)} are put aside",
+                hint="choose another name",
+            )
+    return found
+
+
+def key_columns(key: object, where: str, argument: str = "key") -> tuple[str, ...]:
+    """One column's name, or a list of them."""
+    columns = [key] if isinstance(key, str) else key
+    if (
+        not isinstance(columns, list | tuple)
+        or not columns
+        or not all(isinstance(each, str) and each for each in columns)
+    ):
+        raise InvalidDeclaration(
+            where, argument, f"is {key!r}", hint='name the columns that tell rows apart, such as key=["window", "page"]'
+        )
+    if len(set(columns)) < len(columns):
+        raise InvalidDeclaration(where, argument, f"{columns!r} names a column twice", hint="name each column once")
+    return tuple(columns)

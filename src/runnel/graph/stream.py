@@ -1,0 +1,27 @@
+"""A stream that is declared over a topic: rows that are only ever added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runnel.graph.event_time import EventTime
+from runnel.graph.formats import Columns
+from runnel.graph.inputs import Readable
+from runnel.graph.reading import Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Stream(Readable):
+    """`name` is the topic's. Rows that do not fit go to the topic `<name>.rejected`."""
+
+    name: str
+    columns: Columns
+    time: EventTime | None
+    reading: Reading
+
+    @property
+    def topic(self) -> str:
+        return self.name
+
+    def __str__(self) -> str:
+        return f'stream "{self.name}"'

@@ -1,0 +1,237 @@
+"""Declaring: what is taken, what is refused with which words, and that nothing is started."""
+
+import subprocess
+import sys
+
+import pytest
+
+from runnel import App, Avro, Raw, Reading, Text, Writing
+from runnel.graph import Cycle, EventTime, InvalidDeclaration, NameTaken
+from runnel.graph.types import Field, Simple
+
+CLICKS = "page string, customer_id long, at timestamp"
+
+
+@pytest.fixture
+def app():
+    return App("shop")
+
+
+@pytest.fixture
+def clicks(app):
+    return app.stream("clicks", schema=CLICKS, time="at", late="30 seconds")
+
+
+def test_a_stream_has_columns_a_time_and_a_way_of_reading(app):
+    clicks = app.stream(
+        "clicks", schema=CLICKS, time="at", late="30 seconds", idle=None, ahead="5 minutes", read=Reading(start="2h")
+    )
+    assert clicks.topic == "clicks"
+    assert clicks.columns.names == ["page", "customer_id", "at"]
+    assert clicks.time == EventTime("at", late=30_000, idle=None, ahead=300_000)
+    assert clicks.reading.start == "2h"
+
+
+def test_a_silent_stream_goes_on_after_a_minute_and_clocks_may_be_an_hour_ahead(clicks):
+    assert clicks.time == EventTime("at", late=30_000, idle=60_000, ahead=3_600_000)
+
+
+def test_the_record_s_own_time_can_be_the_event_time(app):
+    assert app.stream("lines", schema=Text(), time="_timestamp", late="1 second").time.column == "_timestamp"
+
+
+def test_text_and_raw_have_one_column(app):
+    assert app.stream("lines", schema=Text()).columns.fields == (Field("value", Simple("string"), nullable=False),)
+    assert app.stream("blobs", schema=Raw()).columns.fields == (Field("value", Simple("binary"), nullable=False),)
+
+
+def test_avro_has_the_columns_of_its_record(app):
+    schema = Avro('{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}')
+    assert app.stream("clicks", schema=schema).columns.names == ["page"]
+
+
+def test_a_schema_of_pyspark_is_taken_without_importing_it(app):
+    class StructType:
+        def toDDL(self):  # noqa: N802
+            return "page STRING,at TIMESTAMP"
+
+    assert app.stream("clicks", schema=StructType()).columns.names == ["page", "at"]
+
+
+def test_a_body_stays_callable(app, clicks):
+    @app.view(clicks, key="page")
+    def pages(frame):
+        """Pages."""
+        return [frame]
+
+    assert pages("frame") == ["frame"]
+    assert (pages.name, pages.key, pages.__doc__, pages.__name__) == ("pages", ("page",), "Pages.", "pages")
+
+
+def test_a_derived_stream_has_the_name_of_its_function(app, clicks):
+    @app.stream(clicks, key="page", time="at", late="1 second", write=Writing(headers=("page",)))
+    def short(frame):
+        return frame
+
+    assert (short.topic, short.key, short.time.late, short("x")) == ("short", ("page",), 1000, "x")
+    assert app.graph.outputs == (short,)
+
+
+def test_outputs_are_inputs_of_others(app, clicks):
+    @app.stream(clicks)
+    def short(frame):
+        return frame
+
+    @app.view(short, key="page")
+    def pages(frame):
+        return frame
+
+    assert list(app.graph.sources(pages)) == [short]
+
+
+def test_changes_and_metadata_are_asked_for(app):
+    customers = app.table("customers", key="id", schema="id long, name string")
+    assert customers.changes().changes
+    assert customers.changes().with_metadata().metadata
+    assert not customers.with_metadata().changes
+
+
+def test_declaring_imports_neither_pyspark_nor_pyarrow_and_opens_nothing():
+    program = f"""
+import sys
+from runnel import App
+app = App("shop")
+clicks = app.stream("clicks", schema="{CLICKS}", time="at", late="30 seconds")
+@app.view(clicks, key=["page"])
+def pages(clicks): return clicks
+print(sorted({{"pyspark", "pyarrow", "pandas", "confluent_kafka", "py4j"}} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+# --- refused
+
+
+def refused(declare, kind=InvalidDeclaration):
+    with pytest.raises(kind) as error:
+        declare()
+    return str(error.value)
+
+
+def test_a_schema_that_does_not_parse(app):
+    assert refused(lambda: app.stream("clicks", schema="page strin")) == (
+        "stream \"clicks\": schema 'page strin': strin is no type of a column here (character 6) "
+        '(write a name and a type for each column, such as "page string, amount decimal(10,2), at timestamp")'
+    )
+
+
+def test_a_schema_of_another_kind(app):
+    assert refused(lambda: app.stream("clicks", schema=3)) == (
+        'stream "clicks": schema is a int (give columns such as "page string, at timestamp", '
+        "or Json, Avro, Text or Raw of runnel)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            {"time": "att", "late": "1 second"},
+            "time 'att' is no column of the schema (the columns are page, customer_id, at; ",
+        ),
+        (
+            {"time": "page", "late": "1 second"},
+            "time 'page' is of type string (declare it as a timestamp: page timestamp)",
+        ),
+        ({"time": "at"}, 'late is missing (say how long to wait for stragglers, such as late="30 seconds")'),
+        ({"late": "1 second"}, 'late is given without time (say which column is the event time, such as time="at")'),
+        ({"time": "at", "late": "soon"}, "late 'soon' is no duration"),
+        ({"read": Reading(start="noon")}, "read.start 'noon' is no place to start from"),
+        ({"read": Reading(start={0: -1})}, "read.start is {0: -1} (give partitions and their offsets"),
+        ({"read": Reading(rows=0)}, "read.rows is 0 (give a whole number above 0)"),
+        ({"read": Reading(topics="(")}, "read.topics '(' is no regular expression"),
+        ({"key": "page"}, "key is for a derived stream (leave it out)"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_named_with_its_argument(app, arguments, says):
+    assert refused(lambda: app.stream("clicks", schema=CLICKS, **arguments)).startswith(f'stream "clicks": {says}')
+
+
+def test_names_that_no_topic_can_have(app):
+    hint = "(use up to 240 of the characters a-z A-Z 0-9 . _ -)"
+    assert refused(lambda: App("my shop")) == f"app: name 'my shop' cannot be a topic's name {hint}"
+    assert refused(lambda: app.stream("a/b", schema=CLICKS)).startswith('stream "a/b": topic ')
+
+
+def test_a_name_that_rows_are_put_aside_under(app, clicks):
+    says = refused(lambda: app.view(clicks, key="page", name="clicks.late")(lambda frame: frame))
+    assert says == (
+        "view \"clicks.late\": name 'clicks.late' ends with .late, which is where rows of clicks are put aside "
+        "(choose another name)"
+    )
+
+
+def test_a_name_that_is_there_already(app, clicks):
+    assert refused(lambda: app.stream("clicks", schema=CLICKS), NameTaken) == (
+        'stream "clicks": the app has declared the name clicks already (give one of the two another name)'
+    )
+
+
+def test_a_view_without_a_key(app, clicks):
+    assert refused(lambda: app.view(clicks, key=[], name="pages")(lambda frame: frame)).startswith(
+        'view "pages": key is []'
+    )
+
+
+def test_a_table_s_key_is_among_its_columns(app):
+    assert refused(lambda: app.table("customers", key="nr", schema="id long")) == (
+        "table \"customers\": key 'nr' is no column of the schema (the columns are id)"
+    )
+
+
+def test_a_body_that_takes_other_inputs(app, clicks):
+    def pages(one, two):
+        return one
+
+    assert refused(lambda: app.view(clicks, key="page")(pages)) == (
+        "view \"pages\": the body does not take the 1 inputs of the decorator: missing a required argument: 'two' "
+        "(one parameter for each input, in the same order)"
+    )
+
+
+def test_an_input_that_is_none(app):
+    assert refused(lambda: app.view(3, key="page")(lambda frame: frame)).endswith(
+        "input 1 is a int (pass what app.stream, app.table or app.view returned)"
+    )
+
+
+def test_inputs_are_not_forgotten(app):
+    def pages():
+        return None
+
+    assert refused(lambda: app.view(key="page")(pages)).startswith('view "pages": inputs are missing')
+
+
+def test_an_input_of_another_app(clicks):
+    other = App("other")
+    assert 'inputs name stream "clicks", which another app declared' in refused(
+        lambda: other.view(clicks, key="page", name="pages")(lambda frame: frame)
+    )
+
+
+def test_a_circle_of_topics(app):
+    back = app.stream("second", schema=CLICKS)
+
+    @app.stream(back)
+    def first(frame):
+        return frame
+
+    def second(frame):
+        return frame
+
+    assert refused(lambda: app.stream(first)(second), Cycle) == (
+        "a circle of inputs: first -> second -> first "
+        "(let one of them read or write another topic; what feeds itself has no first answer)"
+    )
+    assert app.graph.outputs == (first,)
