@@ -5,7 +5,7 @@
 
 One node, broker and controller in one process, on free ports of the loopback interface. It answers when the block
 begins and is gone when the block ends. A directory that was used before keeps its topics. What the server says is in
-`server.log` of the directory.
+`server.log` of the directory. `kafka_cluster` runs several nodes; its first one is the controller, too.
 
 For people: `python -m tests.interop.kafka_server --port 9092 --data DIR --set num.partitions=4` until Ctrl-C.
 """
@@ -77,6 +77,7 @@ class KafkaServer:
     bootstrap: str
     directory: Path
     process: subprocess.Popen[bytes]
+    node: int = int(NODE_ID)
 
     @property
     def pid(self) -> int:
@@ -89,51 +90,108 @@ def kafka_server(
     settings: Mapping[str, str] | None = None,
     *,
     port: int = 0,
+    listeners: Mapping[str, int] | None = None,
+    formatting: Sequence[str] = (),
     jvm_options: Sequence[str] = SERVER_OPTIONS,
 ) -> Iterator[KafkaServer]:
-    """Run Apache Kafka in a directory; `settings` go into its server.properties and win over ours."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Run Apache Kafka in a directory; `settings` go into its server.properties and win over ours.
+
+    `listeners` are further ones, by their protocol, with their ports; `formatting` goes to the tool that makes the
+    storage, such as the names of users.
+    """
     port, controller_port = port or free_port(), free_port()
-    properties = server_properties(directory / "data", port, controller_port, settings or {})
-    configuration = directory / "server.properties"
-    configuration.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    logging = directory / "log4j2.properties"
-    logging.write_text(LOGGING)
-    if not (directory / "data" / "meta.properties").exists():
-        format_storage(configuration, logging)
-    command = java_command("kafka.Kafka", str(configuration), options=[*jvm_options, logging_option(logging)])
-    with (directory / "server.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, env=java_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
-    server = KafkaServer(f"{HOST}:{port}", directory, process)
+    properties = server_properties(directory / "data", port, controller_port, settings or {}, listeners or {})
+    prepare(directory, properties, formatting=formatting)
+    server = launch(directory, port, int(properties["node.id"]), jvm_options)
     try:
         wait_until_ready(server, port)
         yield server
     finally:
-        stop(process)
+        stop(server.process)
 
 
-def server_properties(data: Path, port: int, controller_port: int, settings: Mapping[str, str]) -> dict[str, str]:
+@contextmanager
+def kafka_cluster(
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    nodes: int = 3,
+    jvm_options: Sequence[str] = SERVER_OPTIONS,
+) -> Iterator[dict[int, KafkaServer]]:
+    """Run several nodes, by their numbers from 1 on; every one is a broker, and the first is the controller, too."""
+    controller_port, cluster = free_port(), new_cluster_id()
+    servers: dict[int, KafkaServer] = {}
+    try:
+        for node in range(1, nodes + 1):
+            port, place = free_port(), directory / f"node-{node}"
+            own = {"node.id": str(node), "controller.quorum.voters": f"1@{HOST}:{controller_port}"}
+            if node > 1:
+                own |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{port}"}
+            properties = server_properties(place / "data", port, controller_port, own | dict(settings or {}))
+            prepare(place, properties, cluster)
+            servers[node] = launch(place, port, node, jvm_options)
+        for server in servers.values():
+            wait_until_ready(server, int(server.bootstrap.rpartition(":")[2]))
+        yield servers
+    finally:
+        for server in reversed(servers.values()):
+            stop(server.process)
+
+
+def server_properties(
+    data: Path,
+    port: int,
+    controller_port: int,
+    settings: Mapping[str, str],
+    listeners: Mapping[str, int] | None = None,
+) -> dict[str, str]:
     node = settings.get("node.id", NODE_ID)
+    further = listeners or {}
+    brokers = [f"{name}://{HOST}:{number}" for name, number in {"PLAINTEXT": port, **further}.items()]
     properties = {
         "process.roles": "broker,controller",
         "node.id": node,
         "controller.quorum.voters": f"{node}@{HOST}:{controller_port}",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": ",".join([*brokers, f"CONTROLLER://{HOST}:{controller_port}"]),
+        "advertised.listeners": ",".join(brokers),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(
+            ["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{name}:{name}" for name in further)]
+        ),
         "log.dirs": str(data.absolute()),
     }
     return {**DEFAULTS, **properties, **settings}
 
 
-def format_storage(configuration: Path, logging: Path) -> None:
-    """Make the data directory a new cluster's, as an operator does before the first start."""
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+def prepare(directory: Path, properties: Mapping[str, str], cluster: str = "", formatting: Sequence[str] = ()) -> None:
+    """What a node needs before it starts: its configuration, and a storage of its cluster."""
+    directory.mkdir(parents=True, exist_ok=True)
+    configuration = directory / "server.properties"
+    configuration.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    (directory / "log4j2.properties").write_text(LOGGING)
+    if not (directory / "data" / "meta.properties").exists():
+        format_storage(configuration, directory / "log4j2.properties", cluster, formatting)
+
+
+def launch(directory: Path, port: int, node: int, jvm_options: Sequence[str]) -> KafkaServer:
+    logging = logging_option(directory / "log4j2.properties")
+    command = java_command("kafka.Kafka", str(directory / "server.properties"), options=[*jvm_options, logging])
+    with (directory / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, env=java_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+    return KafkaServer(f"{HOST}:{port}", directory, process, node)
+
+
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def format_storage(configuration: Path, logging: Path, cluster: str = "", formatting: Sequence[str] = ()) -> None:
+    """Make the data directory the cluster's, or a new one's, as an operator does before the first start."""
+    cluster = cluster or new_cluster_id()
     options = [*JVM_OPTIONS, logging_option(logging)]
-    tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(configuration)]
+    tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(configuration), *formatting]
     run = subprocess.run(
         java_command(*tool, options=options),
         env=java_environment(),

@@ -5,9 +5,17 @@ Transient
 ├── TimedOut              it answers, but not in time
 ├── QueueFull             records wait to be sent, and there is no room for another
 ├── GroupActive           the group has members, which would overwrite what is changed
-└── Busy                  the broker asks to try again
+├── Busy                  the broker asks to try again
+├── EndUnknown            nobody could tell whether a transaction was committed
+└── TransactionLost       a transaction cannot go on: it is to be aborted, and done again
 Permanent
 ├── InvalidAddress        no HOST:PORT
+├── InvalidSecurity       a setting of TLS or SASL is unknown, or has a value that does not fit
+├── InsecureConnection    TLS with the broker fails
+├── LoginFailed           the broker refuses a login
+├── Fenced                another producer has taken over a transactional id
+├── OffsetsGone           records that are to be read are not there any more
+├── TopicReplaced         a topic was deleted, and created again under the same name
 ├── UnknownTopic, UnknownPartition, UnknownGroup, UnknownTransaction
 ├── NothingOpen           there is no open transaction to end
 ├── NotHanging            a transaction's own coordinator will end it
@@ -95,12 +103,103 @@ class Busy(Transient):
         self.reason = reason
 
 
+class EndUnknown(Transient):
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(
+            f'whether the transaction of "{transactional_id}" was committed is not known: {reason}',
+            hint="initialise the transactional id again, and look into its topics for what was committed",
+        )
+        self.transactional_id = transactional_id
+        self.reason = reason
+
+
+class TransactionLost(Transient):
+    def __init__(self, transactional_id: str, where: str, reason: str) -> None:
+        super().__init__(
+            f'the transaction of "{transactional_id}" cannot go on at {where}: {reason}',
+            hint="abort it, and write it again: nothing of it is seen by readers of committed records",
+        )
+        self.transactional_id = transactional_id
+        self.where = where
+        self.reason = reason
+
+
 class InvalidAddress(Permanent):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(
             f'"{bootstrap}" is no address of a broker', hint="expected HOST:PORT, or several with commas in between"
         )
         self.bootstrap = bootstrap
+
+
+class InvalidSecurity(Permanent):
+    def __init__(self, setting: str, value: object, expected: str) -> None:
+        shown = "" if "password" in setting or value == "" else f' = "{value}"'
+        super().__init__(f"setting {setting}{shown} cannot be used", hint=f"expected {expected}")
+        self.setting = setting
+        self.expected = expected
+
+
+class InsecureConnection(Permanent):
+    def __init__(self, address: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"no safe connection to the broker at {address}: {reason}", hint=hint)
+        self.address = address
+        self.reason = reason
+
+
+class LoginFailed(Permanent):
+    def __init__(self, address: str, mechanism: str, username: str, reason: str) -> None:
+        super().__init__(
+            f'the broker at {address} does not let "{username}" in, by {mechanism}: {reason}',
+            hint="see to sasl.mechanism, sasl.username and sasl.password",
+        )
+        self.address = address
+        self.mechanism = mechanism
+        self.username = username
+        self.reason = reason
+
+
+class Fenced(Permanent):
+    """`overdue` says in words that its own transaction was open for too long, if it was."""
+
+    def __init__(self, transactional_id: str, overdue: str = "") -> None:
+        super().__init__(
+            f'the producer "{transactional_id}" is fenced: {overdue or "another one has taken over its id"}',
+            hint="raise the time-out, or write less in one transaction"
+            if overdue
+            else "stop this copy, or give it a name of its own: one at a time can write under a transactional id",
+        )
+        self.transactional_id = transactional_id
+
+
+class OffsetsGone(Permanent):
+    """`gone` are the offsets that were asked for and cannot be read: from the first to before the second."""
+
+    def __init__(self, topic: str, partition: int, wanted: int, start: int, end: int) -> None:
+        if wanted < start:
+            what = f"offsets {wanted:,} to {start - 1:,} of {topic}-{partition} are gone: it begins at {start:,} now"
+            hint = f"read on from {start:,}, knowing what is missing; a longer retention.ms keeps records for longer"
+        else:
+            what = f"{topic}-{partition} ends at {end:,}, before offset {wanted:,}, where reading was to go on"
+            hint = "the topic was made anew or has lost its end: begin again from where it starts"
+        super().__init__(what, hint=hint)
+        self.topic = topic
+        self.partition = partition
+        self.wanted = wanted
+        self.start = start
+        self.end = end
+        self.gone = (wanted, start) if wanted < start else (end, wanted)
+
+
+class TopicReplaced(Permanent):
+    def __init__(self, topic: str, expected: str, found: str) -> None:
+        super().__init__(
+            f'topic "{topic}" was deleted and created again: its id is {found}, not {expected}',
+            hint="its offsets mean other records now: begin again from where it starts",
+        )
+        self.topic = topic
+        self.expected = expected
+        self.found = found
 
 
 class UnknownTopic(Permanent):

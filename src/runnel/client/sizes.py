@@ -11,7 +11,8 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 
-from runnel.client.wire import read_answer, receive, request
+from runnel.client.frames import receive
+from runnel.client.wire import read_answer, request
 from runnel.errors import RunnelError
 from runnel.protocol.versions import Api
 

@@ -18,9 +18,8 @@ from uuid import UUID
 
 from runnel.errors import MalformedRequest
 from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
-from runnel.protocol.hot import read_single_produce
+from runnel.protocol.hot import READ_BY_HAND
 from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Schema, Structure, runs_of, schema, versions
-from runnel.protocol.versions import Api
 
 # From the data and a position to the value and the position after it. Beyond the end of the data they raise
 # struct.error or IndexError, or give a position beyond it, which `_read` notices.
@@ -46,16 +45,17 @@ def read_request(frame: bytes, header: RequestHeader, end: int) -> Message:
     """The body of the request whose header was read; the frame ends at `end`."""
     known = schema(header.api_key, header.version)
     start = skip_tags(frame, header.end) if known.flexible else header.end
-    if header.api_key == Api.PRODUCE:
-        single = read_single_produce(frame, start, end, header.version)
-        if single is not None:
-            return single
+    by_hand = READ_BY_HAND.get(header.api_key)
+    if by_hand is not None:
+        body = by_hand(frame, start, end, header.version)
+        if body is not None:
+            return body
     return _read(_request_reader(header.api_key, header.version), frame, start, end)
 
 
-def read_response(api_key: int, version: int, data: bytes, start: int = 0) -> Message:
-    """The body of a response: for those who speak to a broker."""
-    return _read(_response_reader(api_key, version), data, start, len(data))
+def read_response(api_key: int, version: int, data: bytes | bytearray, start: int = 0) -> Message:
+    """The body of a response: for those who speak to a broker. Records are views of the data."""
+    return _read(_response_reader(api_key, version), data, start, len(data))  # type: ignore[arg-type]  # read, not kept
 
 
 def _read(get: Get, data: bytes, start: int, end: int) -> Message:
@@ -257,7 +257,8 @@ def _get_uuid(data: bytes, position: int) -> tuple[UUID | None, int]:
     value = data[position : position + 16]
     if len(value) < 16:
         raise IndexError
-    return (UUID(bytes=value) if any(value) else None), position + 16
+    number = int.from_bytes(value)
+    return (UUID(int=number) if number else None), position + 16
 
 
 def _get_string(data: bytes, position: int) -> tuple[str | None, int]:
@@ -274,12 +275,12 @@ def _get_compact_string(data: bytes, position: int) -> tuple[str | None, int]:
 def _get_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     (size,) = INT32.unpack_from(data, position)
     position += 4
-    return (None, position) if size < 0 else (data[position : position + size], position + size)
+    return (None, position) if size < 0 else (bytes(data[position : position + size]), position + size)
 
 
 def _get_compact_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = unsigned_varint(data, position)
-    return (None, position) if size == 0 else (data[position : position + size - 1], position + size - 1)
+    return (None, position) if size == 0 else (bytes(data[position : position + size - 1]), position + size - 1)
 
 
 def _get_records(data: bytes, position: int) -> tuple[memoryview | None, int]:

@@ -37,7 +37,7 @@ def parse_header(data: bytes, start: int, end: int) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id, stop)
 
 
-def skip_tags(frame: bytes, position: int) -> int:
+def skip_tags(frame: bytes | bytearray, position: int) -> int:
     """The position after the tagged fields that begin at `position`. None of them means anything to us."""
     try:
         if frame[position] == 0:
@@ -54,7 +54,7 @@ def skip_tags(frame: bytes, position: int) -> int:
     return position
 
 
-def unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+def unsigned_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[position]

@@ -57,6 +57,14 @@ class Producer(NamedTuple):
 NO_PRODUCER = Producer()
 
 
+class Contents(NamedTuple):
+    """What a batch's header tells of its records: how many, the first one's time, and the latest."""
+
+    count: int  # type: ignore[assignment]  # the word of the format; it hides tuple.count
+    base_timestamp: int
+    max_timestamp: int
+
+
 class BatchHeader(NamedTuple):
     base_offset: int
     length: int
@@ -194,6 +202,28 @@ def build_batch(
         body = encode_records(records, base_timestamp)
     except (AttributeError, TypeError, ValueError, struct.error) as error:
         raise mistake_in(records, error) from error
+    return batch_around(
+        body,
+        Contents(len(records), base_timestamp, max_timestamp),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        codec=codec,
+        producer=producer,
+        attributes=attributes,
+    )
+
+
+def batch_around(
+    body: Buffer,
+    contents: Contents,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: Codec = Codec.NONE,
+    producer: Producer = NO_PRODUCER,
+    attributes: int = 0,
+) -> bytes:
+    """A batch of records that are encoded already, at consecutive offsets, and are compressed here."""
     if codec is not Codec.NONE:
         body = compress(codec, body)
     header = BatchHeader(
@@ -203,13 +233,13 @@ def build_batch(
         magic=MAGIC,
         checksum=0,
         attributes=attributes | codec,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
+        last_offset_delta=contents.count - 1,
+        base_timestamp=contents.base_timestamp,
+        max_timestamp=contents.max_timestamp,
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         base_sequence=producer.sequence,
-        count=len(records),
+        count=contents.count,
     )
     return _checksummed(header, body)
 

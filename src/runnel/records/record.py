@@ -70,7 +70,7 @@ def encode_records(records: Iterable[Record], base_timestamp: int) -> bytes:
             value_length, value = NONE, b""
         else:
             value_length = _VARINTS[len(value)]
-        rest = _encode_headers(headers) if headers else NO_HEADERS
+        rest = encode_headers(headers) if headers else NO_HEADERS
         numbers = len(time) + len(place) + len(key_length) + len(value_length)
         length = len(ATTRIBUTES) + numbers + len(key) + len(value) + len(rest)
         prefix = _VARINTS[length]
@@ -84,7 +84,7 @@ def encode_records(records: Iterable[Record], base_timestamp: int) -> bytes:
     return encoded
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
     parts = [_VARINTS[len(headers)]]
     for name, value in headers:
         encoded_name = name.encode()

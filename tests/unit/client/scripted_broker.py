@@ -69,15 +69,24 @@ def scripted_broker(
 
 
 def _serve(server: socket.socket, broker: ScriptedBroker) -> None:
+    """Until the server is shut down, and every client has gone."""
+    threads: list[threading.Thread] = []
     while True:
         try:
             connection, _ = server.accept()
         except OSError:
-            return
-        # A client that does not like an answer goes away without reading it all.
-        with suppress(ConnectionError), connection, connection.makefile("rb") as stream:
-            while size := stream.read(4):
-                answer = broker.answer(stream.read(*struct.unpack(">i", size)))
-                if not answer:
-                    break
-                connection.sendall(answer)
+            break
+        threads.append(threading.Thread(target=_answer, args=[connection, broker]))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+
+
+def _answer(connection: socket.socket, broker: ScriptedBroker) -> None:
+    # A client that does not like an answer goes away without reading it all.
+    with suppress(ConnectionError), connection, connection.makefile("rb") as stream:
+        while size := stream.read(4):
+            answer = broker.answer(stream.read(*struct.unpack(">i", size)))
+            if not answer:
+                break
+            connection.sendall(answer)

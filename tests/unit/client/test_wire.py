@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from runnel.client import NotServed, Refused, TimedOut, Unreachable
+from runnel.client.errors import InsecureConnection
 from runnel.client.wire import Wire, api_name
 from runnel.protocol.own import OwnApi
 from runnel.protocol.versions import Api
@@ -119,3 +120,28 @@ def test_an_answer_of_a_size_that_cannot_be_is_told(size):
         pytest.raises(Unreachable, match=r"an answer of -?[0-9]+ bytes"),
     ):
         wire.ask(Api.LIST_TRANSACTIONS, ASKED, "listing")
+
+
+def test_versions_can_be_limited():
+    with scripted_broker({Api.LIST_TRANSACTIONS: [NO_TRANSACTIONS]}) as broker, Wire(broker.address, 60) as wire:
+        wire.ask(Api.LIST_TRANSACTIONS, ASKED, "listing", most=1)
+        with pytest.raises(NotServed):
+            wire.ask(Api.LIST_TRANSACTIONS, ASKED, "listing", least=99)
+    assert [version for key, version, _ in broker.asked if key == Api.LIST_TRANSACTIONS] == [1]
+
+
+def test_requests_can_be_under_way_together():
+    answers = [NO_TRANSACTIONS | {"error_code": code} for code in (1, 2, 3)]
+    with scripted_broker({Api.LIST_TRANSACTIONS: answers}) as broker, Wire(broker.address, 60) as wire:
+        sent = [wire.send(Api.LIST_TRANSACTIONS, ASKED, "listing") for _ in answers]
+        assert [wire.receive(each, "listing")["error_code"] for each in sent] == [1, 2, 3]
+
+
+def test_a_broker_that_asks_for_tls_is_told_with_the_setting():
+    with (
+        scripted_broker({Api.LIST_TRANSACTIONS: [b"\x15\x03\x03\x00\x02\x02\x50"]}) as broker,
+        Wire(broker.address, 60) as wire,
+        pytest.raises(InsecureConnection, match="it asks for TLS") as told,
+    ):
+        wire.ask(Api.LIST_TRANSACTIONS, ASKED, "listing")
+    assert "security.protocol" in told.value.hint

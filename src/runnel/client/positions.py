@@ -1,0 +1,114 @@
+"""Where the records of partitions begin and end, and which offset belongs to a time: of many partitions in one go.
+
+Ends are those of readers of committed records: a partition's last stable offset, before which every transaction has
+ended.
+
+    ends = latest(cluster, cluster.topic("orders").places)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from runnel.client.cluster import Cluster
+from runnel.client.errors import OffsetsGone
+from runnel.client.metadata import Node, Place, Topic
+from runnel.protocol.decode import Message
+from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.versions import Api
+
+LATEST, EARLIEST, NEWEST = -1, -2, -3
+READ_COMMITTED = 1
+NO_OFFSET = -1
+ITS_OWN_TIME_OUT = 30_000  # a broker's, in milliseconds, for what is in a remote tier
+DOING = "finding offsets"
+
+
+class Found(NamedTuple):
+    """An offset, and the time of its record where that was asked for."""
+
+    offset: int
+    timestamp: int
+
+
+def earliest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+    """The first offset of each that is still there."""
+    return _offsets(listed(cluster, dict.fromkeys(places, EARLIEST)))
+
+
+def latest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+    """Where readers of committed records stop in each: the offset that is next."""
+    return _offsets(listed(cluster, dict.fromkeys(places, LATEST)))
+
+
+def at_times(cluster: Cluster, times: Mapping[Place, int]) -> dict[Place, int]:
+    """The first offset whose record is not older, in milliseconds since 1970; the end where there is none."""
+    found = listed(cluster, times)
+    nothing_since = [place for place, each in found.items() if each.offset == NO_OFFSET]
+    return _offsets(found) | latest(cluster, nothing_since)
+
+
+def newest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Found | None]:
+    """The record with the largest timestamp of each; None if it is empty."""
+    found = listed(cluster, dict.fromkeys(places, NEWEST))
+    return {place: None if each.offset == NO_OFFSET else each for place, each in found.items()}
+
+
+def checked(cluster: Cluster, wanted: Mapping[Place, int]) -> None:
+    """Raise OffsetsGone if one of the offsets is before a partition's start or behind its end."""
+    starts, ends = earliest(cluster, wanted), latest(cluster, wanted)
+    for place, offset in wanted.items():
+        if not starts[place] <= offset <= ends[place]:
+            raise OffsetsGone(*place, offset, starts[place], ends[place])
+
+
+def matching(cluster: Cluster, pattern: str) -> dict[str, Topic]:
+    """The topics whose whole name fits a regular expression, as they are now; none that Kafka keeps for itself."""
+    fits = re.compile(pattern).fullmatch
+    return {name: topic for name, topic in cluster.all_topics().items() if fits(name)}
+
+
+def listed(cluster: Cluster, times: Mapping[Place, int]) -> dict[Place, Found]:
+    """What ListOffsets tells of each; a time may be EARLIEST, LATEST or NEWEST."""
+    found: dict[Place, Found] = {}
+
+    def attempt() -> dict[Place, Found]:
+        for node, places in cluster.by_leader(place for place in times if place not in found).items():
+            _ask(cluster, node, {place: times[place] for place in places}, found)
+        return found
+
+    return cluster.settled(attempt) if times else found
+
+
+def _ask(cluster: Cluster, node: Node, times: Mapping[Place, int], found: dict[Place, Found]) -> None:
+    """Put what the node tells into `found`; the error of one partition does not waste the others."""
+    answer = cluster.ask(node, Api.LIST_OFFSETS, _request(cluster, times), DOING)
+    failed: list[tuple[int, str]] = []
+    for topic in answer["topics"]:
+        for told in topic["partitions"]:
+            if told["error_code"] == ErrorCode.NONE:
+                found[topic["name"], told["partition_index"]] = Found(told["offset"], told["timestamp"])
+            else:
+                failed.append((told["error_code"], topic["name"]))
+    for code, name in failed:
+        cluster.check(code, None, DOING, topic=name)
+
+
+def _request(cluster: Cluster, times: Mapping[Place, int]) -> Message:
+    topics: dict[str, list[Message]] = {}
+    for place, timestamp in times.items():
+        epoch = cluster.leader(place).epoch
+        asked = {"partition_index": place[1], "current_leader_epoch": epoch, "timestamp": timestamp}
+        topics.setdefault(place[0], []).append(asked)
+    return {
+        "replica_id": -1,
+        "isolation_level": READ_COMMITTED,
+        "timeout": ITS_OWN_TIME_OUT,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+
+
+def _offsets(found: Mapping[Place, Found]) -> dict[Place, int]:
+    return {place: each.offset for place, each in found.items()}

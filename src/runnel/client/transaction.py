@@ -1,0 +1,227 @@
+"""One transaction, many writers: the side that begins and ends it.
+
+    transaction = Transaction(cluster, "shop.orders")
+    transaction.init()                                   # fences whoever used the id before
+    ticket = transaction.begin([("orders", 0), ("orders", 1)])
+    ...                                                  # writers anywhere: write(cluster, ticket, ...)
+    transaction.commit()                                 # when all of them are done
+
+A transaction belongs to a producer id and an epoch, not to a connection. Every transaction here has an epoch of its
+own, so a writer that was left behind by an earlier one is refused. Where the cluster's transactions are of the second
+generation, the end of each gives the next epoch; where they are of the first, it is asked for when one begins.
+
+Commit only when no writer is at work any more: Kafka refuses them from the moment that a partition has the marker of
+the end, which is a little later than the end.
+
+After an error other than Fenced, `init` ends what is open and makes the next `begin` possible. To be fenced is final:
+another one has initialised the same id since, and this one must stop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
+
+from runnel.client.again import words
+from runnel.client.cluster import Cluster
+from runnel.client.errors import EndUnknown, Fenced, NothingOpen, Refused, TimedOut, TransactionLost, Unreachable
+from runnel.client.metadata import Node, Place
+from runnel.client.ticket import FENCED, LOST, Generation, Ticket
+from runnel.errors import Transient
+from runnel.protocol.decode import Message
+from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.versions import Api
+
+Answer = TypeVar("Answer")
+
+NO_ID = NO_EPOCH = -1
+FEATURE = "transaction.version"
+OWN_EPOCH_SINCE = 3  # the version of InitProducerId to which a producer can bring its id and epoch
+FOR_CLIENTS = 3  # the newest version of AddPartitionsToTxn that is not for brokers alone
+SOFTWARE = {"client_software_name": "runnel", "client_software_version": "0"}
+MOVED_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class Transaction:
+    def __init__(self, cluster: Cluster, transactional_id: str, *, timeout: float = 60.0) -> None:
+        """`timeout` is how long a transaction may be open before the cluster aborts it, in seconds."""
+        self.id = transactional_id
+        self.timeout = timeout
+        self._cluster = cluster
+        self._coordinator: Node | None = None
+        self._generation = Generation.FIRST
+        self._producer_id = NO_ID
+        self._epoch = NO_EPOCH
+        self._is_used = False  # whether a transaction was begun with this epoch
+        self._is_open = False
+        self._began = 0.0
+
+    @property
+    def generation(self) -> Generation:
+        return self._generation
+
+    def init(self) -> None:
+        """Take the transactional id over: what another one has open under it is aborted, and it is fenced.
+
+        Again later, it is for this producer alone: what it has open is aborted, and it gets a new epoch; Fenced if
+        another one has taken over in between.
+        """
+        if self._producer_id == NO_ID:
+            self._initialise()
+        else:
+            self._next_epoch()
+
+    def begin(self, places: Iterable[Place]) -> Ticket:
+        """Open a transaction for these partitions; the ticket is for their writers."""
+        if self._producer_id == NO_ID:
+            self._initialise()
+        if self._is_used:
+            self.init()
+        wanted = frozenset(places)
+        self._is_used = self._is_open = True
+        self._began = time.monotonic()
+        doing = f'beginning a transaction of "{self.id}"'
+        self._settled(lambda: self._add(wanted, doing))
+        return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted)
+
+    def commit(self) -> None:
+        """Make all that was written visible, at once. To be called when every writer is done.
+
+        TransactionLost if it cannot be committed, and nothing was; EndUnknown if nobody can tell.
+        """
+        self._refuse_unless_open("commit")
+        self._end(committed=True)
+
+    def abort(self) -> None:
+        """Nothing of what was written will be seen."""
+        self._refuse_unless_open("abort")
+        self._end(committed=False)
+
+    # --- inside
+
+    def _refuse_unless_open(self, what: str) -> None:
+        if not self._is_open:
+            raise NothingOpen(f'"{self.id}" has no open transaction to {what}', hint="begin one first")
+
+    def _initialise(self) -> None:
+        doing = f'initialising "{self.id}"'
+        self._generation = self._settled(lambda: self._find_generation(doing))
+        self._settled(lambda: self._ask_epoch(NO_ID, NO_EPOCH, doing))
+
+    def _next_epoch(self) -> None:
+        """For this producer, if no other one has taken over.
+
+        An end is asked for first, whether anything is open or not: to one that is fenced, Kafka answers so. To
+        InitProducerId it does so, too, but aborts what the newer one has open, which is fenced by that.
+        """
+        doing = f'initialising "{self.id}" again'
+        try:
+            self._end(committed=False)
+        except TransactionLost:
+            self._is_open = False  # there was nothing, or it was committed after all
+        if self._is_used:
+            own = self._producer_id, self._epoch
+            self._settled(lambda: self._ask_epoch(*own, doing))
+
+    def _ask_epoch(self, producer_id: int, epoch: int, doing: str) -> None:
+        asked = {
+            "transactional_id": self.id,
+            "transaction_timeout": round(self.timeout * 1_000),
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+        }
+        answer = self._ask(Api.INIT_PRODUCER_ID, asked, doing, least=OWN_EPOCH_SINCE)
+        self._check(answer["error_code"], doing)
+        self._producer_id, self._epoch = answer["producer_id"], answer["producer_epoch"]
+        self._is_used = self._is_open = False
+
+    def _find_generation(self, doing: str) -> Generation:
+        told = self._ask(Api.API_VERSIONS, SOFTWARE, doing)
+        level = next((each["max_version_level"] for each in told["finalized_features"] if each["name"] == FEATURE), 0)
+        return Generation.SECOND if level >= Generation.SECOND else Generation.FIRST
+
+    def _add(self, places: frozenset[Place], doing: str) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(places):
+            self._cluster.leader((topic, partition))  # raises if it is not there
+            topics.setdefault(topic, []).append(partition)
+        asked = {
+            "v3_and_below_transactional_id": self.id,
+            "v3_and_below_producer_id": self._producer_id,
+            "v3_and_below_producer_epoch": self._epoch,
+            "v3_and_below_topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()],
+        }
+        if not topics:
+            return
+        answer = self._ask(Api.ADD_PARTITIONS_TO_TXN, asked, doing, most=FOR_CLIENTS)
+        for topic in answer["results_by_topic_v3_and_below"]:
+            for told in topic["results_by_partition"]:
+                # One that was not attempted stands beside the one that is the reason.
+                if told["partition_error_code"] != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                    self._check(told["partition_error_code"], doing, topic=topic["name"])
+
+    def _end(self, *, committed: bool) -> None:
+        doing = f'{"committing" if committed else "aborting"} the transaction of "{self.id}"'
+        try:
+            self._settled(lambda: self._ask_end(doing, committed=committed))
+        except (Unreachable, TimedOut) as error:
+            if committed:
+                raise EndUnknown(self.id, error.what) from None
+            raise
+
+    def _ask_end(self, doing: str, *, committed: bool) -> None:
+        asked = {
+            "transactional_id": self.id,
+            "producer_id": self._producer_id,
+            "producer_epoch": self._epoch,
+            "committed": committed,
+        }
+        answer = self._ask(Api.END_TXN, asked, doing, most=self._generation.most(Api.END_TXN))
+        self._check(answer["error_code"], doing)
+        self._is_open = False
+        if self._generation is Generation.SECOND:
+            self._producer_id, self._epoch = answer["producer_id"], answer["producer_epoch"]
+            self._is_used = False
+
+    # --- the coordinator
+
+    def _ask(self, api: Api, body: Message, doing: str, *, least: int = 0, most: int | None = None) -> Message:
+        if self._coordinator is None:
+            self._coordinator = self._cluster.coordinator(self.id, doing)
+        return self._cluster.ask(self._coordinator, api, body, doing, least=least, most=most)
+
+    def _settled(self, attempt: Callable[[], Answer]) -> Answer:
+        def looked_for() -> Answer:
+            try:
+                return attempt()
+            except Transient:
+                self._coordinator = None
+                raise
+
+        return self._cluster.settled(looked_for)
+
+    def _check(self, code: int, doing: str, *, topic: str = "") -> None:
+        if code == ErrorCode.NONE:
+            return
+        if code in MOVED_COORDINATOR:
+            self._coordinator = None
+        if code in FENCED:
+            raise Fenced(self.id, self._overdue)
+        if code in LOST:
+            raise TransactionLost(self.id, "its coordinator", self._overdue or words(code))
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            self._refuse_timeout(doing)
+        self._cluster.check(code, None, doing, topic=topic)
+
+    @property
+    def _overdue(self) -> str:
+        """In words, if it is open for longer than it may be."""
+        seconds = time.monotonic() - self._began
+        if not self._is_open or seconds <= self.timeout:
+            return ""
+        return f"it was open for {seconds:.0f} s, longer than its time-out of {self.timeout:g} s"
+
+    def _refuse_timeout(self, doing: str) -> NoReturn:
+        hint = "the cluster's transaction.max.timeout.ms is the longest"
+        raise Refused(doing, f"a time-out of {self.timeout:g} s for transactions is not allowed", hint=hint)
