@@ -1,0 +1,1 @@
+"""From record batches to typed rows: what a query reads."""
