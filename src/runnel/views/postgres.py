@@ -1,0 +1,277 @@
+"""Views in a PostgreSQL: tables in the first schema of the connection's search path.
+
+A batch goes in by COPY, and everything else is done by the database, in one transaction. A writer holds its view's row
+in `runnel_views` while it writes, so that a claim comes before or after a batch, never into it. A writer that hangs in
+the middle of a transaction is ended by the one that comes after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import TextLoader
+
+from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.errors import RunnelError
+from runnel.views.batch import Batch
+from runnel.views.catalog import Catalog
+from runnel.views.errors import (
+    InvalidDeclaration,
+    InvalidStore,
+    StoreFull,
+    StoreLocked,
+    StoreRefused,
+    StoreUnreachable,
+)
+from runnel.views.layout import Layout, layout
+from runnel.views.postgres_values import copied, from_postgres, type_of
+from runnel.views.reader import SqlReader
+from runnel.views.statements import BATCH, Dialect, Statements, quoted
+from runnel.views.store import Declared, Keep
+from runnel.views.writer import SqlWriter
+
+PATIENCE = 10.0
+CONNECT_SECONDS = 10
+MAKING = 0x52756E6E656C  # the number of our advisory lock
+ROWS_TO_ANALYZE = 10_000  # a batch's plan wants its statistics only if it is large
+SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+STARTING_OR_BUSY = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+
+
+class PostgresStore:
+    """The views in one database. Opening it does nothing; InvalidStore if the URL is none."""
+
+    def __init__(
+        self, url: str, *, keep: Keep | None = None, patience: float = PATIENCE, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.url = url
+        self._shown = shown(url)
+        self._keep = keep or Keep()
+        self._patience = patience
+        self._clock = clock
+
+    def writer(self, declared: Declared, query: str) -> SqlWriter:
+        table = layout(declared)
+        connect = partial(PostgresDatabase, self.url, self._shown, self._patience, view=table.name)
+        return SqlWriter(connect, table, query, keep=self._keep, clock=self._clock)
+
+    def reader(self, name: str) -> SqlReader:
+        return SqlReader(self._read, name)
+
+    def names(self) -> list[str]:
+        with closing(self._read()) as database, database.reading():
+            return Catalog(database).names()
+
+    def _read(self) -> PostgresDatabase:
+        return PostgresDatabase(self.url, self._shown, self._patience)
+
+
+class PostgresDatabase:
+    bytes_type = "bytea"
+
+    def __init__(self, url: str, store: str, patience: float, *, view: str | None = None) -> None:
+        self.store = store
+        self._patience = patience
+        self._connection = _open(url, store, application(view, "") if view is not None else "runnel reader")
+        try:
+            self.schema, self.identity = self._set_up(view)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def dialect(self, layout: Layout) -> Dialect:
+        for name in layout.columns:
+            if name in SYSTEM_COLUMNS:
+                raise InvalidDeclaration(
+                    layout.name, f"PostgreSQL has a column {name!r} of its own in every table", hint="rename it"
+                )
+        return Dialect(
+            type_of=lambda name: type_of(layout.schema.field(name).type),
+            schema=self.schema,
+            temporary="pg_temp.",
+            differs="IS DISTINCT FROM",
+            emptied=" ON COMMIT DELETE ROWS",
+        )
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        with self._transaction("BEGIN"):
+            self.run("SELECT pg_advisory_xact_lock($1)", MAKING)
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._transaction("BEGIN"):
+            yield
+
+    @contextmanager
+    def staged(self, layout: Layout, statements: Statements, batch: Batch) -> Iterator[None]:
+        with self._transaction("BEGIN"):
+            into = f"COPY {statements.batch_columns()} FROM STDIN"
+            with self._telling(), self._connection.cursor() as cursor, cursor.copy(into.encode()) as copy:
+                for lines in copied(layout.name, batch):
+                    copy.write(lines)
+            if batch.table.num_rows >= ROWS_TO_ANALYZE:
+                self.run(f"ANALYZE pg_temp.{BATCH}")
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
+            yield
+
+    def commit(self) -> None:
+        self.run("COMMIT")
+
+    def run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._telling():
+            cursor = self._connection.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def place(self, number: int) -> str:
+        return f"${number}"
+
+    def held(self, statement: str) -> str:
+        return f"{statement} FOR UPDATE"
+
+    def table_like(self, name: str) -> str | None:
+        rows = self.run(
+            "SELECT relname FROM pg_catalog.pg_class WHERE relname = $1 AND relnamespace = "
+            "(SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())",
+            name,
+        )
+        return str(rows[0][0]) if rows else None
+
+    def make_way(self, layout: Layout) -> bool:
+        ended = self.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE application_name = $1 "
+            "AND datname = current_database() AND pid <> pg_backend_pid()",
+            application(layout.name, self.schema),
+        )
+        return bool(ended)
+
+    def table(self, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+        columns = zip(*rows, strict=True) if rows else repeat((), len(schema))
+        arrays = [from_postgres(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.table(arrays, schema=schema)
+
+    def value(self, value: pa.Scalar) -> object:
+        return value.as_py()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _set_up(self, view: str | None) -> tuple[str, str]:
+        self._connection.adapters.register_loader("jsonb", TextLoader)
+        with self._telling():
+            self._connection.execute(
+                "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; "
+                f"SET synchronous_commit = on; SET lock_timeout = {round(self._patience * 1_000)}"
+            )
+        ((schema, backend),) = self.run("SELECT current_schema(), pg_backend_pid()")
+        if schema is None:
+            raise StoreRefused(
+                self.store,
+                "no schema of the connection's search path is there",
+                hint="create one, or name another with ?options=-csearch_path%3Dpublic",
+            )
+        if view is not None:
+            self.run("SELECT set_config('application_name', $1, false)", application(view, quoted(schema) + "."))
+        return quoted(schema) + ".", f"backend {backend}"
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self.run(begin)
+        try:
+            yield
+        finally:
+            if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                # A connection that is lost has lost its transaction, too.
+                with suppress(psycopg.Error):
+                    self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise told(self.store, self._patience, error) from error
+
+
+def application(view: str, schema: str) -> str:
+    """What a writer's connection is called, for people and for its successor."""
+    digest = hashlib.sha256(f"{schema}{view}".encode()).hexdigest()[:12]
+    return f"runnel view {view[:20].encode('ascii', 'replace').decode()} {digest}"
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise InvalidStore(without_password(url), str(error).strip()) from None
+    user, host, port = (parts.get(name) for name in ("user", "host", "port"))
+    place = f"{f'{user}@' if user else ''}{host or 'localhost'}{f':{port}' if port else ''}"
+    return f"postgresql://{place}/{parts.get('dbname', '')}"
+
+
+def without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}{credentials.partition(':')[0]}{at}{place}"
+
+
+def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        return psycopg.connect(
+            url,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            prepare_threshold=None,  # a plan for a small batch is none for a large one
+            connect_timeout=CONNECT_SECONDS,
+            client_encoding="utf8",
+            application_name=name,
+        )
+    except psycopg.Error as error:
+        raise told_of_connecting(store, error) from error
+
+
+def told_of_connecting(store: str, error: psycopg.Error) -> RunnelError:
+    """A server that answers says FATAL; libpq alone never does."""
+    reason = " ".join(str(error).split())
+    if "FATAL" not in reason or any(phrase in reason for phrase in STARTING_OR_BUSY):
+        return StoreUnreachable(store, reason)
+    if "password" in reason or "authentication" in reason:
+        hint = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+    else:
+        hint = "see to the user and the database's name, or ask whoever runs the server"
+    return StoreRefused(store, reason, hint=hint)
+
+
+def told(store: str, patience: float, error: psycopg.Error) -> RunnelError:
+    state = error.sqlstate or ""
+    reason = " ".join(str(error).split())
+    if state in ("55P03", "40P01", "40001"):
+        return StoreLocked(store, patience)
+    if state in ("53100", "53200", "53400"):
+        return StoreFull(store, reason)
+    if state in HINTS:
+        return StoreRefused(store, reason, hint=HINTS[state])
+    if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
+        return StoreUnreachable(store, reason)
+    return StoreRefused(store, reason, hint="this is unexpected: please report it")
+
+
+HINTS = {
+    "42501": "grant this user the right to make and write tables: GRANT CREATE, USAGE ON SCHEMA ... TO ...",
+    "25006": "the server only reads, as a standby does: name the one that writes",
+    "3F000": "create the schema, or name another with ?options=-csearch_path%3Dpublic",
+}

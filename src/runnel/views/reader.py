@@ -1,0 +1,142 @@
+"""Reads one view, in any database that speaks the SQL of `statements`. Every call sees the view at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+
+from runnel.views.catalog import Catalog
+from runnel.views.changes import CHANGE, POSITION, Changes
+from runnel.views.database import Database
+from runnel.views.declaration import Kept
+from runnel.views.errors import PositionOutOfRange, StoreUnreachable, UnknownKey, UnknownView
+from runnel.views.layout import Layout
+from runnel.views.statements import Statements, quoted
+from runnel.views.store import Marker, Snapshot
+
+ABOUT = 100_000
+
+
+class Moment(NamedTuple):
+    """The view as a transaction sees it."""
+
+    database: Database
+    kept: Kept
+    layout: Layout
+    statements: Statements
+
+    def rows(self) -> pa.Table:
+        rows = self.database.run(self.statements.select() + self.statements.order())
+        return self.database.table(rows, self.layout.schema)
+
+
+class SqlReader:
+    def __init__(self, connect: Callable[[], Database], name: str) -> None:
+        self._connect = connect
+        self._name = name
+        self._database: Database | None = None
+        try:
+            self.schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def schema(self) -> pa.Schema:
+        with self._moment() as moment:
+            return moment.layout.schema
+
+    def key(self) -> tuple[str, ...]:
+        with self._moment() as moment:
+            return moment.layout.key
+
+    def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        with self._moment() as moment:
+            layout, database = moment.layout, moment.database
+            values = [database.value(value) for value in _key_values(layout, key)]
+            places = (f"{quoted(name)} = {database.place(at)}" for at, name in enumerate(layout.key, start=1))
+            rows = database.run(f"{moment.statements.select()} WHERE {' AND '.join(places)}", *values)
+            return database.table(rows, layout.schema).to_pylist()[0] if rows else None
+
+    def rows(self) -> pa.Table:
+        with self._moment() as moment:
+            return moment.rows()
+
+    def snapshot(self) -> Snapshot:
+        with self._moment() as moment:
+            return Snapshot(moment.rows(), moment.kept.next_position, moment.kept.marker())
+
+    def changes(self, from_position: int, *, about: int = ABOUT) -> Changes:
+        with self._moment() as moment:
+            kept, layout = moment.kept, moment.layout
+            if not kept.first_position <= from_position <= kept.next_position:
+                raise PositionOutOfRange(self._name, from_position, kept.first_position, kept.next_position)
+            end = _end(Catalog(moment.database), kept, from_position, about)
+            rows = moment.database.run(moment.statements.select_changes(from_position, end))
+            columns = [pa.field(POSITION, pa.int64(), False), pa.field(CHANGE, pa.string(), False), *layout.schema]
+            return Changes(moment.database.table(rows, pa.schema(columns)), layout.key, end)
+
+    def marker(self) -> Marker | None:
+        with self._moment() as moment:
+            return moment.kept.marker()
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+        self._database = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _moment(self) -> Iterator[Moment]:
+        try:
+            if self._database is None:
+                self._database = self._connect()
+            with self._database.reading():
+                yield self._seen(self._database)
+        except StoreUnreachable:
+            self.close()
+            raise
+
+    def _seen(self, database: Database) -> Moment:
+        catalog = Catalog(database)
+        kept = catalog.find(self._name) if catalog.is_there() else None
+        if kept is None:
+            raise UnknownView(database.store, self._name, catalog.names())
+        layout = kept.layout()
+        return Moment(database, kept, layout, Statements(layout, kept.number, database.dialect(layout)))
+
+
+def _end(catalog: Catalog, kept: Kept, position: int, about: int) -> int:
+    """The end of the batch with which `about` rows are there, or of the last one."""
+    end, rows = position, 0
+    for following, count in catalog.ends(kept, position, max(about, 1)):
+        end, rows = following, rows + count
+        if rows >= about:
+            break
+    return end
+
+
+def _key_values(layout: Layout, key: Mapping[str, Any]) -> list[pa.Scalar]:
+    if set(key) != set(layout.key):
+        raise UnknownKey(layout.name, layout.key, f"it was asked for by {', '.join(key) or 'nothing'}")
+    values = []
+    for name in layout.key:
+        kind = layout.schema.field(name).type
+        try:
+            value = pa.scalar(key[name], kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+            raise UnknownKey(layout.name, layout.key, f"{name} = {key[name]!r} is no {kind}") from error
+        if not value.is_valid:
+            raise UnknownKey(layout.name, layout.key, f"{name} is null")
+        values.append(value)
+    return values

@@ -1,0 +1,234 @@
+"""Views in a file of SQLite's: `views.sqlite` in the data directory, which any tool that reads SQLite can open.
+
+The file is in write-ahead mode, so readers and the writer never wait for each other, and a commit is on the disk when
+it is told (`synchronous=FULL`). Several views share the file; their writers take turns, and a batch is prepared before
+its writer's turn comes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+
+from runnel.clock import SYSTEM_CLOCK, Clock
+from runnel.durable import durable
+from runnel.errors import RunnelError
+from runnel.views.batch import Batch
+from runnel.views.catalog import Catalog
+from runnel.views.errors import StoreFailed, StoreFull, StoreLocked, StoreRefused
+from runnel.views.layout import Layout, layout
+from runnel.views.reader import SqlReader
+from runnel.views.sqlite_values import from_sqlite, to_sqlite, type_of
+from runnel.views.statements import Dialect, Statements
+from runnel.views.store import Declared, Keep
+from runnel.views.writer import SqlWriter
+
+FILE_NAME = "views.sqlite"
+PATIENCE = 60.0
+CACHE_KIB = 64 * 1024
+ROWS_AT_ONCE = 50_000
+MAIN, TEMPORARY = "main.", "temp."
+HINTS = {
+    sqlite3.SQLITE_CANTOPEN: "see whether its directory is there and this user may write to it",
+    sqlite3.SQLITE_READONLY: "let this user write to the file and its directory",
+    sqlite3.SQLITE_PERM: "let this user write to the file and its directory",
+    sqlite3.SQLITE_NOTADB: "name another file, or move this one away",
+    sqlite3.SQLITE_CORRUPT: "restore the file from a backup, or move it away and rebuild the views",
+}
+
+
+class SqliteStore:
+    """The views in one file. Opening it does nothing; the file is made when the first view is claimed."""
+
+    def __init__(
+        self, path: str, *, keep: Keep | None = None, patience: float = PATIENCE, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self._keep = keep or Keep()
+        self._patience = patience
+        self._clock = clock
+
+    def writer(self, declared: Declared, query: str) -> SqlWriter:
+        connect = partial(SqliteDatabase, self.path, self._patience)
+        return SqlWriter(connect, layout(declared), query, keep=self._keep, clock=self._clock)
+
+    def reader(self, name: str) -> SqlReader:
+        return SqlReader(self._read, name)
+
+    def names(self) -> list[str]:
+        with closing(self._read()) as database, database.reading():
+            return Catalog(database).names()
+
+    def _read(self) -> SqliteDatabase:
+        return SqliteDatabase(self.path, self._patience, read_only=True)
+
+
+class SqliteDatabase:
+    schema = MAIN
+    bytes_type = "blob"
+
+    def __init__(self, path: str, patience: float, *, read_only: bool = False) -> None:
+        self.store = path
+        self.identity = f"process {os.getpid()} on {socket.gethostname()}"
+        self._patience = patience
+        with self._telling():
+            self._connection = _open(path, patience, read_only)
+        try:
+            self._set_up(read_only)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def dialect(self, layout: Layout) -> Dialect:
+        return Dialect(
+            type_of=lambda name: type_of(layout.schema.field(name).type),
+            schema=MAIN,
+            temporary=TEMPORARY,
+            differs="IS NOT",
+            clustered=" WITHOUT ROWID",
+        )
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        with self._transaction("BEGIN IMMEDIATE"):
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._transaction("BEGIN IMMEDIATE"):
+            yield
+
+    @contextmanager
+    def staged(self, layout: Layout, statements: Statements, batch: Batch) -> Iterator[None]:
+        self._stage(layout, statements, batch)
+        try:
+            with self._transaction("BEGIN IMMEDIATE"):
+                yield
+        finally:
+            self._clear(statements)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._transaction("BEGIN"):
+            yield
+
+    def commit(self) -> None:
+        self.run("COMMIT")
+
+    def run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._telling():
+            return self._connection.execute(statement, values).fetchall()
+
+    def place(self, number: int) -> str:
+        return f"?{number}"
+
+    def held(self, statement: str) -> str:
+        return statement  # a transaction that writes has the file to itself
+
+    def table_like(self, name: str) -> str | None:
+        rows = self.run("SELECT name FROM main.sqlite_master WHERE name = ?1 COLLATE NOCASE", name)
+        return str(rows[0][0]) if rows else None
+
+    def make_way(self, layout: Layout) -> bool:  # noqa: ARG002  # the lock is another process's, whatever the view
+        return False
+
+    def table(self, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+        columns = zip(*rows, strict=True) if rows else repeat((), len(schema))
+        arrays = [from_sqlite(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.table(arrays, schema=schema)
+
+    def value(self, value: pa.Scalar) -> object:
+        return to_sqlite(pa.chunked_array([pa.array([value.as_py()], value.type)]))[0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _set_up(self, read_only: bool) -> None:
+        if read_only:
+            return
+        ((mode,),) = self.run("PRAGMA journal_mode")
+        if mode != "wal":
+            with durable("view.file"):
+                self.run("PRAGMA journal_mode = WAL")
+        self.run("PRAGMA synchronous = FULL")
+        self.run(f"PRAGMA cache_size = -{CACHE_KIB}")
+        self.run(f"PRAGMA temp.cache_size = -{CACHE_KIB}")
+
+    def _stage(self, layout: Layout, statements: Statements, batch: Batch) -> None:
+        """The temporary tables are our own, so this holds up nobody."""
+        self._clear(statements)
+        places = ", ".join("?" * (len(layout.columns) + 2))
+        insert = f"INSERT INTO {statements.batch_columns()} VALUES ({places})"
+        with self._transaction("BEGIN"):
+            for start in range(0, batch.table.num_rows, ROWS_AT_ONCE):
+                with self._telling():
+                    self._connection.executemany(insert, _rows(batch, start))
+            self.commit()
+
+    def _clear(self, statements: Statements) -> None:
+        for statement in statements.clear():
+            self.run(statement)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self.run(begin)
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise told(self.store, self._patience, error) from error
+
+
+def _open(path: str, patience: float, read_only: bool) -> sqlite3.Connection:
+    if read_only and not os.path.exists(path):
+        path = ":memory:"  # as good as a file without views
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    if not read_only:
+        _make_directory(path)
+    name = f"file:{urllib.parse.quote(path)}?mode={'ro' if read_only else 'rwc'}"
+    return sqlite3.connect(name, uri=True, isolation_level=None, timeout=patience, check_same_thread=False)
+
+
+def _make_directory(path: str) -> None:
+    directory = os.path.dirname(path)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(
+            path, f"{directory} cannot be made: {error.strerror}", hint="name a directory that this user can write to"
+        ) from error
+
+
+def _rows(batch: Batch, start: int) -> Iterator[tuple[Any, ...]]:
+    table = batch.table.slice(start, ROWS_AT_ONCE)
+    removes = to_sqlite(batch.removes.slice(start, ROWS_AT_ONCE))
+    numbers = range(start, start + table.num_rows)
+    return zip(numbers, removes, *(to_sqlite(column) for column in table.columns), strict=True)
+
+
+def told(store: str, patience: float, error: sqlite3.Error) -> RunnelError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    reason = str(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreLocked(store, patience)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(store, reason)
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
+        return StoreFailed(store, reason)
+    return StoreRefused(store, reason, hint=HINTS.get(code, "this is unexpected: please report it"))

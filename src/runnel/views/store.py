@@ -1,0 +1,166 @@
+"""What a view store promises, whatever database stands behind it.
+
+- One table per view, under the view's name, with typed columns that other tools read.
+- `ViewWriter.apply` is one database transaction: rows, change log and marker are visible together or not at all.
+- Claiming a view fences the writers that claimed it before, for good: nothing they do afterwards is visible.
+- A batch whose marker is not newer than the stored one of the same checkpoint was applied before: it is skipped.
+- Readers never block a writer, and see whole batches.
+
+Two stores exist, `runnel.views.sqlite` and `runnel.views.postgres`, and one suite holds both to this:
+tests/contract/views.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+import pyarrow as pa
+
+from runnel.views.changes import Changes
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]
+
+DAY_MS = 24 * 60 * 60 * 1_000
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A view as its app declares it: what it is called, what tells its rows apart, and what they are.
+
+    A column of Spark's windows, a struct of `start` and `end`, is kept as two columns, `NAME_start` and `NAME_end`.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How far a view is: the batch that was applied last, of which checkpoint, and the sources' positions after it.
+
+    The positions are whatever JSON can hold, and come back as they were given.
+    """
+
+    query: str
+    batch: int
+    checkpoint: str
+    positions: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if json.loads(json.dumps(self.positions)) != self.positions:
+            raise ValueError(f"positions must come back from JSON as they are, with text for names: {self.positions!r}")
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How much of its change log a view keeps: no more rows than `rows`, and none older than `age_ms`."""
+
+    rows: int = 1_000_000
+    age_ms: int = 7 * DAY_MS
+
+    def __post_init__(self) -> None:
+        if self.rows < 0 or self.age_ms < 0:
+            raise ValueError(f"a change log keeps 0 or more rows and milliseconds, not {self.rows} and {self.age_ms}")
+
+
+class Applied(NamedTuple):
+    """What a batch changed: keys that came, changed and went, and where the change log goes on."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    next_position: int
+    skipped: bool = False
+
+
+class Snapshot(NamedTuple):
+    """A view at one moment, and the position from which its changes go on from there."""
+
+    rows: pa.Table
+    next_position: int
+    marker: Marker | None
+
+
+class ViewWriter(Protocol):
+    """Keeps one view for one query. Used by one thread at a time."""
+
+    def claim(self) -> None:
+        """Make or migrate the view's table, and fence every writer that claimed the view before."""
+        ...
+
+    def marker(self) -> Marker | None:
+        """The marker of the last batch that was applied; None before the first."""
+        ...
+
+    def apply(self, rows: Rows, marker: Marker) -> Applied:
+        """Upsert and delete by key, in the order of the rows, and keep the marker, in one transaction.
+
+        Rows may say by `_change` what they are: `insert` and `update_after` upsert, `delete` removes the key, and
+        `update_before` is passed over. Without that column every row upserts.
+        """
+        ...
+
+    def trim(self) -> int:
+        """Drop what the change log need not keep; the number of rows that went. Cheap when there is nothing to do."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ViewReader(Protocol):
+    """Reads one view; each call sees the view at one moment."""
+
+    def schema(self) -> pa.Schema:
+        """The columns of the view's table, a window's two among them."""
+        ...
+
+    def key(self) -> tuple[str, ...]: ...
+
+    def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The row of a key; None when there is none."""
+        ...
+
+    def rows(self) -> pa.Table:
+        """All rows, in the order of their keys."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """All rows, with the position of the change log and the marker that belong to them."""
+        ...
+
+    def changes(self, from_position: int, *, about: int = ...) -> Changes:
+        """The changes from a position on, in whole batches: `about` rows, or more to end with a batch."""
+        ...
+
+    def marker(self) -> Marker | None: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Store(Protocol):
+    def writer(self, declared: Declared, query: str) -> ViewWriter:
+        """Raises InvalidDeclaration; reaches the store only when the view is claimed."""
+        ...
+
+    def reader(self, name: str) -> ViewReader: ...
+
+    def names(self) -> list[str]:
+        """The views that are there, sorted."""
+        ...

@@ -1,0 +1,136 @@
+"""A real PostgreSQL on this machine, of its own: what the tests of the view store run against.
+
+    with postgres_server() as postgres:
+        psycopg.connect(postgres.url)
+
+It listens on a free port of the loopback interface, keeps its files in a temporary directory, answers when the block
+begins, and is gone when the block ends. PostgreSQL refuses to run as root: then the user `postgres` runs it, which its
+packages make.
+"""
+
+import glob
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+HOST = "127.0.0.1"
+USER = "runnel"
+DATABASE = "runnel"
+SERVER_USER = "postgres"
+LIMIT = 120
+ACCESS = f"""\
+local all all trust
+host all locked {HOST}/32 scram-sha-256
+host all all {HOST}/32 trust
+"""
+
+
+class PostgresUnavailable(Exception):
+    """There is no PostgreSQL to start, or it does not start."""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    port: int
+    directory: Path
+
+    @property
+    def url(self) -> str:
+        return self.url_of(USER)
+
+    def url_of(self, user: str, database: str = DATABASE, password: str = "") -> str:
+        return f"postgresql://{user}{f':{password}' if password else ''}@{HOST}:{self.port}/{database}"
+
+    def run(self, statement: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def stop(self) -> None:
+        _control(self.directory, "stop", "--mode=fast")
+
+    def start(self) -> None:
+        _control(self.directory, "start", f"--log={self.directory / 'server.log'}")
+
+
+@contextmanager
+def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+    with tempfile.TemporaryDirectory(prefix="runnel-postgres-", dir="/tmp") as name:
+        directory = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(directory, SERVER_USER, SERVER_USER)
+        postgres = Postgres(_free_port(), directory)
+        _make(postgres, settings or {"fsync": "off"})  # a server that is never cut from its power
+        postgres.start()
+        try:
+            with psycopg.connect(postgres.url_of(USER, "postgres"), autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+            yield postgres
+        finally:
+            postgres.stop()
+
+
+def programs() -> Path:
+    """Where PostgreSQL's programs are: Debian keeps them off the path."""
+    found = shutil.which("pg_ctl")
+    if found:
+        return Path(os.path.realpath(found)).parent
+    candidates = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))
+    if not candidates:
+        raise PostgresUnavailable(
+            "no pg_ctl was found: install PostgreSQL (Debian, Ubuntu: apt-get install postgresql)"
+        )
+    return Path(candidates[-1]).parent
+
+
+def _make(postgres: Postgres, settings: Mapping[str, str]) -> None:
+    data = postgres.directory / "data"
+    options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={USER}"]
+    _run([str(programs() / "initdb"), f"--pgdata={data}", *options])
+    lines = [
+        f"port = {postgres.port}",
+        f"listen_addresses = '{HOST}'",
+        f"unix_socket_directories = '{postgres.directory}'",
+        *(f"{name} = {value}" for name, value in settings.items()),
+    ]
+    with open(data / "postgresql.conf", "a") as file:
+        file.write("\n".join(lines) + "\n")
+    (data / "pg_hba.conf").write_text(ACCESS)
+
+
+def _control(directory: Path, command: str, *options: str) -> None:
+    _run(
+        [
+            str(programs() / "pg_ctl"),
+            command,
+            f"--pgdata={directory / 'data'}",
+            "--wait",
+            f"--timeout={LIMIT}",
+            *options,
+        ]
+    )
+
+
+def _run(command: Sequence[str]) -> None:
+    as_user = ["runuser", "-u", SERVER_USER, "--"] if os.geteuid() == 0 else []
+    # A file takes what it says: the server would hold a pipe open for as long as it runs.
+    with tempfile.TemporaryFile() as output:
+        status = subprocess.run(
+            [*as_user, *command], cwd="/", stdout=output, stderr=output, timeout=2 * LIMIT, check=False
+        )
+        if status.returncode:
+            output.seek(0)
+            raise PostgresUnavailable(f"{' '.join(command)} failed:\n{output.read().decode(errors='replace')}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

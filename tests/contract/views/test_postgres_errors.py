@@ -1,0 +1,92 @@
+"""What goes wrong between us and a PostgreSQL, and what people are told."""
+
+import psycopg
+import pytest
+
+from runnel.views.errors import StoreRefused, StoreUnreachable
+from runnel.views.postgres import PostgresStore
+from tests.contract.views.clicks import CLICKS, QUERY, claimed, content, marker, seen
+from tests.contract.views.postgres_server import postgres_server
+
+pytestmark = pytest.mark.servers
+
+
+def test_nothing_listens(postgres):
+    url = "postgresql://runnel@127.0.0.1:1/runnel"
+    with pytest.raises(StoreUnreachable, match=r"postgresql://runnel@127\.0\.0\.1:1/runnel cannot be reached.*refused"):
+        PostgresStore(url).names()
+
+
+def test_a_password_that_is_refused_is_told_without_the_password(postgres):
+    postgres.run("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    url = postgres.url_of("locked", password="wr0ng-secret")
+    with pytest.raises(StoreRefused, match=r"authentication failed.*see to the user and the password") as caught:
+        PostgresStore(url).names()
+    assert "wr0ng-secret" not in str(caught.value)
+    assert "locked@127.0.0.1" in str(caught.value)
+    assert PostgresStore(postgres.url_of("locked", password="right")).names() == []
+
+
+def test_a_database_that_is_not_there(postgres):
+    with pytest.raises(StoreRefused, match=r"does not exist.*the database's name"):
+        PostgresStore(postgres.url_of("runnel", "nowhere")).names()
+
+
+def test_a_schema_that_is_not_there(postgres):
+    with pytest.raises(StoreRefused, match="search path"):
+        PostgresStore(postgres.url + "?options=-csearch_path%3Dnowhere").names()
+
+
+def test_a_user_who_may_not_make_tables(postgres):
+    postgres.run("CREATE ROLE guest LOGIN")
+    writer = PostgresStore(postgres.url_of("guest")).writer(CLICKS, QUERY)
+    with writer, pytest.raises(StoreRefused, match=r"permission denied.*GRANT CREATE"):
+        writer.claim()
+
+
+def test_a_server_that_only_reads(postgres):
+    postgres.run("CREATE SCHEMA standby")
+    url = postgres.url + "?options=-csearch_path%3Dstandby%20-cdefault_transaction_read_only%3Don"
+    with PostgresStore(url).writer(CLICKS, QUERY) as writer, pytest.raises(StoreRefused, match="standby"):
+        writer.claim()
+
+
+def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgres):
+    postgres.run("CREATE SCHEMA cut")
+    url = postgres.url + "?options=-csearch_path%3Dcut"
+    store = PostgresStore(url)
+    with claimed(store) as writer, store.reader("clicks") as reader:
+        writer.apply(seen(("a", 1)), marker(0))
+        postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'runnel %'")
+        with pytest.raises(StoreUnreachable):
+            reader.rows()
+        with pytest.raises(StoreUnreachable, match="whole or not at all"):
+            writer.apply(seen(("a", 2)), marker(1))
+        writer.apply(seen(("a", 2)), marker(1))
+        assert writer.marker() == marker(1)
+        assert reader.rows().num_rows == 1
+    assert content(store) == {"a": 2}
+
+
+def test_a_server_that_goes_away_and_comes_back():
+    with postgres_server() as server:
+        store = PostgresStore(server.url)
+        with claimed(store) as writer:
+            writer.apply(seen(("a", 1)), marker(0))
+            server.stop()
+            try:
+                for _ in range(2):
+                    with pytest.raises(StoreUnreachable):
+                        writer.apply(seen(("a", 2)), marker(1))
+            finally:
+                server.start()
+            writer.apply(seen(("a", 2)), marker(1))
+        assert content(store) == {"a": 2}
+
+
+def test_a_writer_can_be_told_among_the_connections(postgres):
+    postgres.run("CREATE SCHEMA told")
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3Dtold")
+    with claimed(store), psycopg.connect(postgres.url) as connection:
+        names = connection.execute("SELECT application_name FROM pg_stat_activity").fetchall()
+    assert any(name.startswith("runnel view clicks ") for (name,) in names)

@@ -1,0 +1,84 @@
+"""Readers that read all the while see whole batches, and hold nobody up."""
+
+import threading
+
+from tests.contract.views.clicks import claimed, marker, seen
+
+PAGES = 50
+BATCHES = 40
+
+
+def rows_of(batch: int):
+    """Every page has the batch's number, and one page comes and goes."""
+    pages = [(f"page-{page}", batch) for page in range(PAGES)]
+    return seen(*pages, ("guest", batch), changes=["update_after"] * PAGES + ["insert" if batch % 2 else "delete"])
+
+
+class Writing(threading.Thread):
+    def __init__(self, store) -> None:
+        super().__init__()
+        self.store = store
+        self.error: BaseException | None = None
+        self.first_batch = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with claimed(self.store) as writer:
+                for batch in range(BATCHES):
+                    writer.apply(rows_of(batch), marker(batch))
+                    self.first_batch.set()
+        except BaseException as error:
+            self.error = error
+            self.first_batch.set()
+
+
+def test_a_reader_sees_whole_batches_while_a_writer_writes(store):
+    writing = Writing(store)
+    writing.start()
+    writing.first_batch.wait()
+    with store.reader("clicks") as reader:
+        alive = True
+        while alive:
+            alive = writing.is_alive()
+            rows, position, mark = reader.snapshot()
+            assert set(rows["seen"].to_pylist()) == {mark.batch}
+            assert rows.num_rows == PAGES + mark.batch % 2
+            assert list(reader.changes(position - 1, about=1)) != []
+        writing.join()
+        assert writing.error is None
+        assert reader.snapshot().marker == marker(BATCHES - 1)
+
+
+def test_a_watcher_sees_every_change_once_and_whole_batches_at_a_time(store):
+    writing = Writing(store)
+    writing.start()
+    writing.first_batch.wait()
+    position, view = 0, {}
+    with store.reader("clicks") as reader:
+        end = None
+        while end is None or position < end:
+            if end is None and not writing.is_alive():
+                end = reader.snapshot().next_position
+            changes = reader.changes(position, about=1)
+            for change in changes:
+                assert change.position == position
+                position += 1
+                assert view.get(change.key["page"]) == change.before
+                view[change.key["page"]] = change.after
+            assert changes.next_position == position
+            assert len({row["seen"] for row in view.values() if row is not None}) <= 1
+        writing.join()
+        assert writing.error is None
+        rows = reader.rows().to_pylist()
+    assert {page: row for page, row in view.items() if row is not None} == {row["page"]: row for row in rows}
+
+
+def test_a_reader_in_the_middle_of_reading_does_not_keep_the_writer_waiting(open_at):
+    store = open_at(patience=0.2)
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        with store.reader("clicks") as reader, reader._moment() as moment:
+            assert moment.rows().to_pylist() == [{"page": "a", "seen": 1}]
+            writer.apply(seen(("a", 2), ("b", 1)), marker(1))
+            writer.trim()
+            assert moment.rows().to_pylist() == [{"page": "a", "seen": 1}]

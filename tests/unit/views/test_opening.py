@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+
+from runnel.views.errors import InvalidStore
+from runnel.views.opening import open_store
+from runnel.views.postgres import PostgresStore, shown
+from runnel.views.sqlite import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("/data", "/data/views.sqlite"),
+        ("sqlite:/data/other.db", "/data/other.db"),
+        ("sqlite:////data/other.db", "/data/other.db"),
+    ],
+)
+def test_a_directory_or_a_file_is_sqlite(address, path):
+    store = open_store(address)
+    assert isinstance(store, SqliteStore)
+    assert store.path == path
+
+
+@pytest.mark.parametrize("address", ["postgresql://me@host/db", "postgres://me@host:5433/db?sslmode=require"])
+def test_a_url_of_postgres_is_postgres(address):
+    store = open_store(address)
+    assert isinstance(store, PostgresStore)
+    assert store.url == address
+
+
+@pytest.mark.parametrize(
+    "address", ["", "mysql://host/db", "sqlite:", "sqlite://host/path", "postgresql://host/db?nonsense=1"]
+)
+def test_any_other_address_is_refused_with_those_that_are_none(address):
+    with pytest.raises(InvalidStore, match="give a data directory, sqlite:PATH or postgresql://"):
+        open_store(address)
+
+
+def test_a_password_is_never_shown():
+    assert shown("postgresql://me:secret@host:5433/db") == "postgresql://me@host:5433/db"
+    with pytest.raises(InvalidStore) as caught:
+        open_store("postgresql://me:secret@host:5433/db?nonsense=1")
+    assert "secret" not in str(caught.value)
+
+
+def test_sqlite_does_not_wait_for_psycopg():
+    program = "import sys, runnel.views.opening; print('psycopg' in sys.modules, 'pyspark' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
