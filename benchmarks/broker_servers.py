@@ -1,7 +1,8 @@
 """The two brokers: how each is started, stopped and killed, and where it keeps its files.
 
 Both run with their defaults on the same disk and listen on the loopback interface. Kafka gets the heap of its own
-start script (1 GiB), replication factors that one node can keep, and no delay before a group's first rebalance.
+start script (1 GiB), replication factors that one node can keep, and no delay before a group's first rebalance. What a
+benchmark sets besides stands in `settings`.
 """
 
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -65,6 +66,7 @@ class Runnel:
     directory: Path
     program: Path
     name: str = "Runnel"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -74,7 +76,8 @@ class Runnel:
         return replace(self, directory=directory)
 
     def command(self, port: int) -> Sequence[str]:
-        settings = [argument for name, value in NO_DELAY.items() for argument in ("--set", f"{name}={value}")]
+        given = {**NO_DELAY, **self.settings}
+        settings = [argument for name, value in given.items() for argument in ("--set", f"{name}={value}")]
         listen = ["--data", str(self.data), "--listen", f"{HOST}:{port}"]
         return [str(self.program), "broker", "start", *listen, *settings]
 
@@ -86,6 +89,8 @@ class Runnel:
 class Kafka:
     directory: Path
     name: str = PEER
+    settings: Mapping[str, str] = field(default_factory=dict)
+    logging: str = LOGGING
 
     @property
     def data(self) -> Path:
@@ -103,9 +108,9 @@ class Kafka:
         return replace(self, directory=directory)
 
     def command(self, port: int) -> Sequence[str]:
-        properties = server_properties(self.data, port, free_port(), NO_DELAY)
+        properties = server_properties(self.data, port, free_port(), {**NO_DELAY, **self.settings})
         self._configuration.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        self._logging.write_text(LOGGING)
+        self._logging.write_text(self.logging)
         if not (self.data / "meta.properties").exists():
             format_storage(self._configuration, self._logging)
         options = [*SERVER_OPTIONS, logging_option(self._logging)]

@@ -74,13 +74,14 @@ class Newest:
                     unreadable.append(range(count, count + header.count))
                 del keys[count:]
                 keys.extend([None] * header.count)
-        fates, seen, first = self.fates, self.keys, piece.first
+        fates, first = self.fates, piece.first
         last = dict(zip(keys, range(first, first + len(keys)), strict=True))
         last.pop(None, None)
-        for key, number in last.items():
-            if key not in seen:
-                fates[number] = LIVE
-        seen.update(last)
+        # Sets know the hashes of their members, so this is quicker than to look for one key after the other.
+        new = set(last).difference(self.keys)
+        self.keys |= new
+        for number in last.values() if len(new) == len(last) else map(last.__getitem__, new):
+            fates[number] = LIVE
         for number in tombstones:
             if fates[first + number]:
                 fates[first + number] = TOMBSTONE

@@ -16,6 +16,8 @@ from runnel.errors import CorruptBatch
 from runnel.records.record import read_varint, write_varint
 
 LONGEST_PLAIN = 21  # with its length in front; the numbers of all of these have 168 bits at most
+# By the first byte of a key's length: the size of a plain key, its length included; 0 if it is none.
+PLAIN_SIZE = bytes(0 if byte & 1 or byte // 2 >= LONGEST_PLAIN else 1 + byte // 2 for byte in range(256))
 DIGEST = 16
 DIGESTED = 0xFF << 168  # so that a digest is not the number of a short key
 SECRET = os.urandom(16)
@@ -25,7 +27,7 @@ def keys_of(body: bytes, count: int, keys: list[int | None], tombstones: list[in
     """Add the key of each record to `keys`, None for a record without one, and to `tombstones` the numbers in `keys`
     of those records that have a key and no value. CorruptBatch if the bytes are no `count` records."""
     size = len(body)
-    number_of = int.from_bytes
+    number_of, plain_size = int.from_bytes, PLAIN_SIZE
     add = keys.append
     position = 0
     try:
@@ -33,15 +35,15 @@ def keys_of(body: bytes, count: int, keys: list[int | None], tombstones: list[in
             length = body[position]
             if length < 0x80:
                 start = position + 1
+                position = start + (length >> 1)
             else:
                 second = body[position + 1]
                 if second < 0x80:
-                    length = (length & 0x7F) | (second << 7)
                     start = position + 2
+                    position = start + (((length & 0x7F) | (second << 7)) >> 1)
                 else:
                     length, start = read_varint(body, position)
-                    length <<= 1
-            position = start + (length >> 1)
+                    position = start + length
             start += 1  # the attributes
             while body[start] > 0x7F:  # the timestamp
                 start += 1
@@ -49,17 +51,16 @@ def keys_of(body: bytes, count: int, keys: list[int | None], tombstones: list[in
             while body[start] > 0x7F:  # the offset
                 start += 1
             start += 1
-            length = body[start]
-            if length > 0x7F or length & 1:
-                end = _add_long_or_none(body, start, keys)
+            length = plain_size[body[start]]
+            if length:
+                end = start + length
+                add(number_of(body[start:end]))
+                if body[end] == 1:
+                    tombstones.append(len(keys) - 1)
             else:
-                end = start + 1 + (length >> 1)
-                if length <= 40:
-                    add(number_of(body[start:end]))
-                else:
-                    add(_digest(body[start:end]))
-            if body[end] == 1 and keys[-1] is not None:
-                tombstones.append(len(keys) - 1)
+                end = _add_long_or_none(body, start, keys)
+                if body[end] == 1 and keys[-1] is not None:
+                    tombstones.append(len(keys) - 1)
             if end >= position:
                 raise CorruptBatch("a key that is longer than its record")
     except IndexError as error:
@@ -70,6 +71,11 @@ def keys_of(body: bytes, count: int, keys: list[int | None], tombstones: list[in
 
 def _add_long_or_none(body: bytes, start: int, keys: list[int | None]) -> int:
     """Add the key whose length stands at `start`; the answer is where it ends."""
+    length = body[start]
+    if length <= 0x7F and not length & 1:
+        end = start + 1 + (length >> 1)
+        keys.append(_digest(body[start:end]))
+        return end
     length, begin = read_varint(body, start)
     if length < -1:
         raise CorruptBatch(f"a key of {length} bytes")
@@ -90,6 +96,8 @@ def ends_of(body: bytes, count: int) -> list[int]:
         length = body[position]
         if length < 0x80:
             position += 1 + (length >> 1)
+        elif (second := body[position + 1]) < 0x80:
+            position += 2 + (((length & 0x7F) | (second << 7)) >> 1)
         else:
             length, position = read_varint(body, position)
             position += length

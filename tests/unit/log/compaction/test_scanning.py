@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.errors import CorruptBatch
-from runnel.log.compaction.scanning import ends_of, keys_of, shifted, time_delta_of
+from runnel.log.compaction.scanning import LONGEST_PLAIN, ends_of, keys_of, shifted, time_delta_of
 from runnel.records import Record
 from runnel.records.record import decode_records, encode_records
 
@@ -69,6 +69,36 @@ def test_keys_of_every_length_up_to_a_hundred_are_told_apart() -> None:
     keys, _ = scanned(encode_records(records, 0), 100)
 
     assert len(set(keys)) == 100
+
+
+def test_records_of_every_size_are_told_apart_where_their_lengths_take_another_byte() -> None:
+    sizes = [*range(40, 80), *range(8_160, 8_210), 1_100_000]
+    records = [Record(b"v" * size, b"key %d" % size) for size in sizes]
+    body = encode_records(records, 0)
+
+    keys, _ = scanned(body, len(records))
+    ends = ends_of(body, len(records))
+
+    assert len(set(keys)) == len(records)
+    assert ends[-1] == len(body)
+    for start, end, record in zip([0, *ends], ends, records, strict=False):
+        assert decode_records(body[start:end], 1, 0, 0)[0].value == record.value
+
+
+def test_the_number_of_a_long_key_is_not_much_larger_than_that_of_a_short_one() -> None:
+    records = [Record(b"v", b"\xff" * length) for length in range(200)]
+
+    keys, _ = scanned(encode_records(records, 0), len(records))
+
+    assert max(key.bit_length() for key in keys if key is not None) <= 8 * (LONGEST_PLAIN + 1)
+
+
+def test_tombstones_are_found_whatever_the_length_of_their_keys() -> None:
+    records = [Record(None if length % 2 else b"v", b"k" * length) for length in range(200)]
+
+    _, tombstones = scanned(encode_records(records, 0), len(records))
+
+    assert tombstones == list(range(1, 200, 2))
 
 
 def test_numbers_are_added_to_those_that_are_there() -> None:
