@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -45,25 +46,28 @@ class Broker(Protocol):
 
 
 class Runnel:
-    def __init__(self, directory: Path, advertised: int) -> None:
+    def __init__(self, directory: Path, advertised: int, settings: Mapping[str, str] = SETTINGS) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.address = (HOST, free_port())
         self._log = directory / "broker.log"
-        self._command = [sys.executable, "-m", "tests.transactions.forgetful_disk", "broker", "start"]
-        self._command += ["--data", str(directory / "data")]
-        settings = SETTINGS | {
+        self._command = ["broker", "start", "--data", str(directory / "data")]
+        settings = {
+            **settings,
             "listeners": f"PLAINTEXT://{HOST}:{self.address[1]}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}",
         }
         for name, value in settings.items():
             self._command += ["--set", f"{name}={value}"]
         self._process: subprocess.Popen[bytes] | None = None
+        self._syncs_by_threads = False
 
     def start(self) -> None:
+        """In its first life, its third, and so on it commits by threads; in the others by its event loop, too."""
+        self._syncs_by_threads = not self._syncs_by_threads
+        command = [sys.executable, "-m", "tests.transactions.forgetful_disk"]
+        command += [*(["threads"] if self._syncs_by_threads else []), *self._command]
         with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
+            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         self._process = process
         limit = threading.Timer(START_LIMIT, process.kill)  # the end of the process ends the loop
         limit.start()
@@ -89,15 +93,16 @@ class Runnel:
         said = self._log.read_text()
         at = said.find("Traceback")
         if at >= 0:
-            found.append(f"an error of the broker's own code: {said[max(0, at - 300) : at + 3000]}")
+            raised = next((line for line in said[at:].splitlines()[1:] if not line.startswith(" ")), "")
+            found.append(f"an error of the broker's own code: {raised}\n{said[max(0, at - 300) : at + 3000]}")
         return found
 
 
 class ApacheKafka:
-    def __init__(self, directory: Path, advertised: int) -> None:
+    def __init__(self, directory: Path, advertised: int, settings: Mapping[str, str] = SETTINGS) -> None:
         self.address = (HOST, free_port())
         self._directory = directory
-        self._settings = SETTINGS | APACHE_SETTINGS | listeners(self.address[1], advertised)
+        self._settings = {**settings, **APACHE_SETTINGS, **listeners(self.address[1], advertised)}
         self._running = ExitStack()
         self._server: KafkaServer | None = None
 

@@ -136,6 +136,7 @@ def _all(server: Server) -> Iterator[Metric]:
     yield from _connections(server)
     yield from _partitions(server)
     yield from _groups(server)
+    yield from _transactions(server)
 
 
 def _requests(server: Server) -> Iterator[Metric]:
@@ -191,10 +192,18 @@ def _partitions(server: Server) -> Iterator[Metric]:
 
 def _groups(server: Server) -> Iterator[Metric]:
     groups = server.node.groups
-    states = GaugeMetricFamily("runnel_groups", "Consumer groups by state.", labels=["state"])
-    for state, count in groups.count_by_state().items():
-        states.add_metric([state], count)
+    states = GaugeMetricFamily("runnel_groups", "Consumer groups by type and state.", labels=["type", "state"])
+    for labels, count in groups.count_by_state().items():
+        states.add_metric(labels, count)
     yield states
     yield CounterMetricFamily("runnel_group_rebalances", "Completed rebalances.", value=groups.rebalances)
     yield CounterMetricFamily("runnel_group_commits", "Offsets that were committed.", value=groups.commits)
     yield CounterMetricFamily("runnel_group_offsets_expired", "Offsets that expired.", value=groups.expired)
+
+
+def _transactions(server: Server) -> Iterator[Metric]:
+    transactions = server.node.transactions
+    committed = transactions.committed
+    yield CounterMetricFamily("runnel_transactions_committed", "Transactions that were committed.", value=committed)
+    aborted = "Transactions that were aborted, by their producers, by others or by time."
+    yield CounterMetricFamily("runnel_transactions_aborted", aborted, value=transactions.aborted)

@@ -4,6 +4,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import confluent_kafka
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +14,7 @@ from runnel.broker.exposition import Exposition, troubles_of
 from runnel.errors import AddressInUse, AddressUnusable
 from runnel.protocol.versions import Api
 from tests.abuse.wire import Client, batch_of, make_topics, parsed_address, produce
+from tests.broker_wire import Wire
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -75,6 +77,48 @@ def test_the_numbers_tell_what_was_asked_and_written(served):
     assert found["runnel_connections_accepted_total",] == 2
     assert found["runnel_partitions_failed",] == 0
     assert found["process_resident_memory_bytes",] > 0
+
+
+def test_groups_of_both_types_and_their_rebalances_are_counted(served):
+    broker, exposition = served
+    broker.create_topic("orders", 1)
+    joins = {
+        "group_id": "g",
+        "member_id": "ann",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 60_000,
+        "subscribed_topic_names": ["orders"],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    with Wire(broker.bootstrap) as wire:
+        assert not wire.ask(Api.CONSUMER_GROUP_HEARTBEAT, 1, **joins)["error_code"]
+    found = numbers(exposition)
+    assert found["runnel_groups", "consumer", "Stable"] == 1
+    assert found["runnel_groups", "consumer", "Reconciling"] == 0
+    assert found["runnel_groups", "classic", "Stable"] == 0
+    assert found["runnel_group_rebalances_total",] == 1
+
+
+def test_transactions_are_counted_by_how_they_ended(served):
+    broker, exposition = served
+    broker.create_topic("orders", 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(60)
+    for is_committed in (True, False, True):
+        producer.begin_transaction()
+        producer.produce("orders", b"one")
+        if is_committed:
+            producer.commit_transaction(60)
+        else:
+            producer.flush(60)
+            producer.abort_transaction(60)
+    found = numbers(exposition)
+    assert found["runnel_transactions_committed_total",] == 2
+    assert found["runnel_transactions_aborted_total",] == 1
 
 
 def test_bad_clients_are_counted(served):

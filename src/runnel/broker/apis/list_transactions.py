@@ -7,15 +7,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
-from runnel.broker.groups.consumer.expressions import compile_expression
-from runnel.broker.mistakes import Refusal
+from runnel.broker.expressions import compile_expression
+from runnel.broker.mistakes import Refusal, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.transactions import Status, Transaction
 from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 NAMES = {status.kafka_name for status in Status}
 
@@ -24,9 +27,11 @@ def handle(node: Node, request: Request) -> Body:
     body = request.body
     try:
         pattern = body["transactional_id_pattern"]
-        fits: Callable[[str], object] = compile_expression(pattern).fullmatch if pattern else bool
+        fits: Callable[[str], bool] = compile_expression(pattern, "TransactionalIdPattern") if pattern else bool
         known = node.transactions.all()
     except Refusal as refusal:
+        # The answer has no room for the reason.
+        logger.warning("transactions cannot be listed for client %s: %s", request.client_id, text_of(refusal))
         return _answer(refusal.code)
     except Transient:
         return _answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)

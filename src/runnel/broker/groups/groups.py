@@ -428,9 +428,12 @@ class Groups:
         self._drop_consumer(name, future)
         return future
 
-    def count_by_state(self) -> dict[str, int]:
-        counts = Counter(group.state for group in self._groups.values())
-        return {state.value: counts[state] for state in GroupState if state is not GroupState.DEAD}
+    def count_by_state(self) -> dict[tuple[str, str], int]:
+        """By type and state. Consumer groups are left out while the disk keeps us from knowing."""
+        classic = Counter(group.state for group in self._groups.values())
+        counts = {("classic", state.value): classic[state] for state in GroupState if state is not GroupState.DEAD}
+        consumer = self.consumer.count_by_state()
+        return counts | {("consumer", state.value): count for state, count in consumer.items()}
 
     # --- between the durable state and the running groups
 

@@ -68,6 +68,9 @@ def test_names_can_be_asked_for_by_a_regular_expression(three: Stage, pattern: s
     assert set(listed(three, transactional_id_pattern=pattern)) == found
 
 
-def test_a_regular_expression_that_is_none_is_refused(three: Stage) -> None:
+def test_a_regular_expression_that_is_none_is_refused_and_logged(
+    three: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = three.ask(Api.LIST_TRANSACTIONS, FILTERS | {"transactional_id_pattern": "("})
     assert (answer["error_code"], answer["transaction_states"]) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+    assert "TransactionalIdPattern `(` is not a valid regular expression: missing )" in caplog.text

@@ -370,8 +370,8 @@ def test_groups_are_counted_by_their_state(state: GroupState) -> None:
     stage = Stage(group_initial_rebalance_delay_ms=3_000)
     stage.commit(1, group="empty")
     Consumer(stage, group="preparing").join()
-    assert stage.groups.count_by_state()["Empty"] == 1
-    assert stage.groups.count_by_state()["PreparingRebalance"] == 1
+    assert stage.groups.count_by_state()["classic", "Empty"] == 1
+    assert stage.groups.count_by_state()["classic", "PreparingRebalance"] == 1
     stage.advance(3_000)
     expected = {GroupState.EMPTY: 1, GroupState.COMPLETING_REBALANCE: 1}
-    assert stage.groups.count_by_state()[state] == expected.get(state, 0)
+    assert stage.groups.count_by_state()["classic", state] == expected.get(state, 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from runnel.broker.groups.consumer.draft import Draft, current_of, subscribed_of
-from runnel.broker.groups.consumer.expressions import compile_expression
+from runnel.broker.groups.consumer.expressions import topic_filter
 from runnel.broker.groups.consumer.group import ConsumerGroup
 from runnel.broker.groups.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from runnel.broker.groups.consumer.partitions import Partitions, is_within
@@ -223,7 +223,7 @@ def _subscribed(draft: Draft, request: HeartbeatRequest, before: ConsumerMember)
         classic=None,
     )
     if after.expression is not None and after.expression != before.expression:
-        compile_expression(after.expression)
+        topic_filter(after.expression)  # or it is refused
     is_new = before.id not in draft.group.members
     if is_new or subscribed_of(after) != subscribed_of(before):
         draft.subscribe(after)

@@ -7,6 +7,7 @@ member is gone and others remain. Who may do which is said by group.consumer.mig
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from runnel.broker.groups.consumer.draft import Draft
 from runnel.broker.groups.consumer.embedded import (
@@ -18,9 +19,10 @@ from runnel.broker.groups.consumer.embedded import (
 )
 from runnel.broker.groups.consumer.group import ConsumerGroup
 from runnel.broker.groups.consumer.member import ClassicPart, ConsumerMember, Progress
+from runnel.broker.groups.consumer.partitions import partitions_of, places
 from runnel.broker.groups.consumer.remainder import Remainder
 from runnel.broker.groups.consumer.world import World
-from runnel.broker.groups.group import Group
+from runnel.broker.groups.group import Group, GroupState
 from runnel.broker.groups.members import Member, Members
 from runnel.broker.groups.records import StoredGroup
 from runnel.broker.mistakes import Refusal
@@ -47,9 +49,15 @@ def check_upgrade(group: Group, world: World) -> None:
 
 
 def upgrade(draft: Draft, world: World, group: Group) -> None:
-    """The members stay, each with what it had in the last generation."""
+    """The members stay, each with what it had in the last generation.
+
+    A rebalance that was begun anew has no assignments: then cooperative members have what they said when they joined,
+    and may commit it. (Apache Kafka gives that to others.)
+    """
     draft.set_epoch(group.generation, 0)
     members = [_as_consumer_member(group, member, world) for member in group.members]
+    if group.state is not GroupState.STABLE:
+        members = _with_what_they_kept(group, members, world)
     for member in members:
         draft.subscribe(member)
         draft.set_target(member.id, member.assigned_partitions)
@@ -82,6 +90,19 @@ def _as_consumer_member(group: Group, member: Member, world: World) -> ConsumerM
         progress=Progress.STABLE,
         assigned={topic: dict.fromkeys(numbers, group.generation) for topic, numbers in assigned.items()},
     )
+
+
+def _with_what_they_kept(group: Group, members: list[ConsumerMember], world: World) -> list[ConsumerMember]:
+    """Those without an assignment have what they own, unless others have it."""
+    taken = {place for member in members for place in places(member.assigned_partitions)}
+    result = []
+    for before, member in zip(group.members, members, strict=True):
+        owned = known_partitions(read_subscription(before.metadata(group.protocol_name)).owned, world.topics)
+        kept = set() if member.assigned else set(places(owned)) - taken
+        taken |= kept
+        given = {topic: dict.fromkeys(numbers, member.epoch) for topic, numbers in partitions_of(kept).items()}
+        result.append(replace(member, assigned=given) if kept else member)
+    return result
 
 
 # --- to a classic group

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Surroundings(Protocol):
     clock: Clock
     timers: Timers
     chance: random.Random
-    rebalances: int
+    rebalances: int  # completed ones
 
     def settings(self) -> BrokerSettings: ...
 
@@ -93,6 +94,7 @@ class Outcome:
     group: ConsumerGroup | None = None  # as it is now; None: the request was refused, or there is no such group
     is_made: bool = False  # False: the disk is ill, nobody could decide
     changed: bool = False
+    completed: bool = False  # a rebalance: all have what is meant for them
     remainder: Remainder | None = None  # it is a classic group now
     answer: object = None
     refused: ErrorCode = ErrorCode.NONE
@@ -338,6 +340,13 @@ class ConsumerGroups:
         """None while it cannot be known."""
         return self._seen(lambda state: state.consumer[name].all_subscribed_topics(), None)
 
+    def count_by_state(self) -> dict[ConsumerGroupState, int]:
+        """Each state that a group can be in; none while it cannot be known."""
+        found = self._seen(lambda state: Counter(group.state for group in state.consumer.values()), None)
+        if found is None:
+            return {}
+        return {state: found[state] for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD}
+
     def states(self) -> Future[dict[str, ConsumerGroupState]]:
         return self._durable.submit(
             lambda state: Decision({name: group.state for name, group in state.consumer.items()})
@@ -385,13 +394,14 @@ class ConsumerGroups:
                 return Decision(refused(refusal.code, text_of(refusal)))
             outcome.answer, outcome.group, outcome.remainder = answer, draft.group, draft.remainder
             outcome.changed = bool(draft.entries)
+            outcome.completed = outcome.changed and _completes_rebalance(group, draft.group)
             return Decision(answer, draft.entries)
 
         future = self._durable.submit(handler)
         if outcome.changed:
             self._follow(name, outcome, rebalance=settle)
         if outcome.changed or not outcome.is_made:
-            self._around.when_durable(future, partial(self._check_stored, name))
+            self._around.when_durable(future, partial(self._check_stored, name, outcome))
         return future, outcome
 
     def _follow(self, name: str, outcome: Outcome, *, rebalance: bool) -> None:
@@ -404,10 +414,12 @@ class ConsumerGroups:
         elif outcome.group is not None:
             self._ensure(name).sessions.keep_only(outcome.group.members)
 
-    def _check_stored(self, name: str, error: BaseException | None) -> None:
+    def _check_stored(self, name: str, outcome: Outcome, error: BaseException | None) -> None:
         if error is not None:
             logger.warning("group %s: a decision could not be stored: %s", name, error)
             self._around.resync(name)
+        elif outcome.completed:
+            self._around.rebalances += 1
 
     def _seen(self, look: Callable[[GroupsState], Told], unseen: Told) -> Told:
         """What is decided now, though it may not be durable yet; `unseen` while the disk keeps us from knowing."""
@@ -437,6 +449,16 @@ class ConsumerGroups:
 
     def _new_id(self) -> str:
         return str(UUID(int=self._around.chance.getrandbits(128), version=4))
+
+
+def _completes_rebalance(before: ConsumerGroup | None, after: ConsumerGroup) -> bool:
+    if after.state is not ConsumerGroupState.STABLE:
+        return False
+    return (
+        before is None
+        or before.assignment_epoch != after.assignment_epoch
+        or before.state is not ConsumerGroupState.STABLE
+    )
 
 
 def _must_exist(known: bool, name: str) -> None:

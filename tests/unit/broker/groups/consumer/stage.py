@@ -1,4 +1,4 @@
-"""Where the tests of consumer groups play: `Stage`, with topics, and members that speak the consumer protocol."""
+"""Where the tests of consumer groups play: `Stage`, with topics, and members that speak either protocol."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from runnel.broker.groups.answers import JoinAnswer, SyncAnswer
+from runnel.broker.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
 from runnel.broker.groups.consumer.group import ConsumerGroup
 from runnel.broker.groups.consumer.heartbeat import UNSAID, HeartbeatAnswer, HeartbeatRequest
 from runnel.broker.groups.consumer.member import AWAY, JOINING, LEAVING
-from runnel.broker.groups.consumer.partitions import NOWHERE, Partitions, places
+from runnel.broker.groups.consumer.partitions import NOWHERE, Partitions, Place, partitions_of, places
+from runnel.broker.groups.leaving import Leaving
+from runnel.broker.groups.members import GroupProtocol
+from runnel.protocol.encode import put_string
 from runnel.protocol.error_codes import ErrorCode
-from tests.unit.broker.groups.stage import REBALANCE, Stage
+from tests.unit.broker.groups.stage import REBALANCE, Consumer, Stage
 
 SESSION = 45_000
 INTERVAL = 5_000
+# The last one: the group has gone on without the member, and is a classic one now.
+FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 class StageTopic(NamedTuple):
@@ -140,7 +147,7 @@ class Reader:
         if not answer.error:
             self.epoch = answer.epoch
             self.told = self.told if answer.assignment is None else answer.assignment
-        elif answer.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+        elif answer.error in FENCED:
             self.epoch, self.owned, self.told = JOINING, NOWHERE, NOWHERE
         return answer
 
@@ -177,3 +184,138 @@ class Reader:
     @property
     def numbers(self) -> list[int]:
         return sorted(number for _, number in places(self.owned))
+
+
+# --- the classic protocol
+
+
+class ClassicReader(Consumer):
+    """A classic consumer that is a good one. An eager one lets all go before it joins; a cooperative one keeps it.
+
+    It never waits: `step` is the next thing that it can do now.
+    """
+
+    def __init__(
+        self, stage: ConsumerStage, name: str, *topics: str, cooperative: bool, instance: str | None = None
+    ) -> None:
+        super().__init__(stage, name, instance=instance, session=SESSION, rebalance=20_000)
+        self.topics = topics
+        self.cooperative = cooperative
+        self.owned: Partitions = NOWHERE
+        self.is_in = False  # it has joined and synced, as far as it knows
+
+    def step(self) -> None:
+        if self.joined is not None:
+            if self.joined.done():
+                self._take_join(self.joined.result())
+        elif self.synced is not None:
+            if self.synced.done():
+                self._take_sync(self.synced.result())
+        elif not self.is_in:
+            self.begin()
+        else:
+            answer: Any = super().heartbeat()
+            self.stage.settle()
+            self._hear(answer if isinstance(answer, ErrorCode) else answer.result(0))
+
+    def begin(self) -> None:
+        """Join, for the first time or again."""
+        self.is_in = False
+        self.synced = None
+        if not self.cooperative:
+            self.owned = NOWHERE
+        self.protocols = (GroupProtocol("range", self._subscription()),)
+        self.ask_to_join()
+        self.stage.settle()
+
+    def lose_connection(self) -> None:
+        """Nobody answers what it has asked for."""
+        if self.joined is not None or self.synced is not None:
+            self.joined = self.synced = None
+            self.is_in = False
+
+    def go(self) -> None:
+        self.stage.groups.leave(self.group, [Leaving(self.member_id, self.instance)])
+        self.stage.settle()
+        self._forget()
+
+    def _hear(self, error: ErrorCode) -> None:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.begin()
+        elif error in LOST:
+            member_id = self.member_id if error is ErrorCode.ILLEGAL_GENERATION else ""
+            self._forget()
+            self.member_id = member_id
+            self.begin()
+
+    def _take_join(self, answer: JoinAnswer) -> None:
+        self.joined = None
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self.begin()
+        elif answer.error:
+            self._hear(answer.error)
+        else:
+            self.member_id, self.generation = answer.member_id, answer.generation
+            self.sync(self._shares(answer) if answer.leader == answer.member_id else {})
+            self.stage.settle()
+
+    def _take_sync(self, answer: SyncAnswer) -> None:
+        self.synced = None
+        if answer.error:
+            self._hear(answer.error)
+            return
+        self.is_in = True
+        named = [(self.stage.topics.find(name), number) for name, number in read_assignment(answer.assignment)]
+        given = partitions_of((topic.id, number) for topic, number in named if topic is not None)
+        lets_go = set(places(self.owned)) - set(places(given))
+        self.owned = given
+        if lets_go and self.cooperative:
+            self.begin()
+
+    def _forget(self) -> None:
+        self.member_id, self.generation, self.owned = "", -1, NOWHERE
+        self.joined = self.synced = None
+        self.is_in = False
+
+    def _subscription(self) -> bytes:
+        data = bytearray((3).to_bytes(2) + len(self.topics).to_bytes(4))
+        for name in self.topics:
+            put_string(data, name)
+        data += b"\xff" * 4
+        owned = write_assignment(3, self.owned, self.stage.topics)  # between its version and its data are partitions
+        return bytes(data + owned[2:-4] + self.generation.to_bytes(4, signed=True) + b"\xff" * 2)
+
+    def _shares(self, joined: JoinAnswer) -> dict[str, bytes]:
+        """As a leader: evenly, but what a cooperative member still has is not given to another in this round."""
+        told = {each.member_id: read_subscription(each.metadata) for each in joined.members}
+        has = {place: member for member, each in told.items() for place in each.owned}
+        shares: dict[str, set[Place]] = {member: set() for member in told}
+        for name in sorted({name for each in told.values() for name in each.topics}):
+            topic = self.stage.topics.find(name)
+            for number in range(0 if topic is None else topic.count):
+                able = [member for member, each in told.items() if name in each.topics]
+                chosen = min(able, key=lambda member: (len(shares[member]), has.get((name, number)) != member))
+                shares[chosen].add((topic.id, number))
+        return {
+            member: write_assignment(3, partitions_of(self._free(member, share, has)), self.stage.topics)
+            for member, share in shares.items()
+        }
+
+    def _free(self, member: str, share: set[Place], has: dict[tuple[str, int], str]) -> Iterable[Place]:
+        for topic_id, number in share:
+            topic = self.stage.topics.find_id(topic_id)
+            if topic is not None and has.get((topic.name, number), member) == member:
+                yield topic_id, number
+
+
+LOST = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+    }
+)

@@ -8,11 +8,11 @@ import pytest
 
 from runnel.broker.groups.answers import JoinAnswer
 from runnel.broker.groups.consumer.embedded import read_assignment, write_assignment
-from runnel.broker.groups.consumer.partitions import partitions_of
+from runnel.broker.groups.consumer.partitions import partitions_of, places
 from runnel.broker.groups.leaving import Leaving
 from runnel.protocol.encode import put_string
 from runnel.protocol.error_codes import ErrorCode
-from tests.unit.broker.groups.consumer.stage import ConsumerStage, Reader
+from tests.unit.broker.groups.consumer.stage import ClassicReader, ConsumerStage, Reader
 from tests.unit.broker.groups.stage import REBALANCE, SESSION, Consumer
 
 TOPIC = "orders"
@@ -127,6 +127,51 @@ def test_a_classic_group_becomes_a_consumer_group_when_somebody_speaks_its_proto
     assert stage.groups.describe("g") is None
     settle_together(stage, [eve], [ann, bob])
     assert len(eve.numbers) == 1
+
+
+def test_what_cooperative_members_keep_in_a_rebalance_that_begins_anew_stays_theirs(stage: ConsumerStage) -> None:
+    ann, bob = readers = [ClassicReader(stage, name, TOPIC, cooperative=True) for name in ("ann", "bob")]
+    for _ in range(10):
+        for reader in readers:
+            reader.step()
+    had = {reader.name: set(places(reader.owned)) for reader in readers}
+    assert [len(each) for each in had.values()] == [2, 2]
+    ann.begin()
+    bob.step()
+    bob.step()  # both have joined; the leader has not sent the assignments
+    assert stage.state() == "CompletingRebalance"
+    cid = ClassicReader(stage, "cid", TOPIC, cooperative=True)
+    cid.step()
+    cid.step()
+    assert stage.state() == "PreparingRebalance"
+    eve = Reader(stage, "eve", TOPIC)
+    eve.heartbeat()
+    assert eve.numbers == []
+    members = stage.consumer_group().members
+    assert {each.name: set(places(members[each.member_id].assigned_partitions)) for each in readers} == had
+    for _ in range(10):
+        for reader in (ann, bob, cid):
+            reader.step()
+        eve.heartbeat()
+    assert stage.consumer_group().state == "Stable"
+    assert [len(list(places(each.owned))) for each in (ann, bob, cid, eve)] == [1, 1, 1, 1]
+
+
+def test_what_another_was_assigned_is_not_kept(stage: ConsumerStage) -> None:
+    """Whoever says that it owns what its broker gave to another is not believed."""
+    ann, bob = classic_group(stage, "ann", "bob")
+    bob.owned |= ann.owned
+    ann.join()
+    bob.protocols = tuple(each._replace(metadata=metadata((TOPIC,), bob.owned)) for each in bob.protocols)
+    bob.join()
+    stage.settle()
+    eve = Reader(stage, "eve", TOPIC)
+    assert not eve.heartbeat().error
+    members = stage.consumer_group().members
+    assert [sorted(members[each.member_id].assigned_partitions.values()) for each in (ann, bob)] == [
+        [frozenset({0, 2})],
+        [frozenset({1, 3})],
+    ]
 
 
 def test_the_group_epoch_goes_on_where_the_generation_was(stage: ConsumerStage) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.groups.consumer.expressions import compile_expression, described_topics
+from runnel.broker.groups.consumer.expressions import described_topics, topic_filter
 from runnel.broker.mistakes import Refusal
 from runnel.protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.consumer.stage import ConsumerStage, Reader
@@ -30,8 +30,8 @@ def test_all_of_a_name_must_match() -> None:
 
 @pytest.mark.parametrize("expression", ["(", "a{2,1}", "[", r"\8", "(?=a)", "a**b(", "(a{1000}){1000}"])
 def test_what_re2_does_not_take_is_refused_with_a_reason(expression: str) -> None:
-    with pytest.raises(Refusal, match="is not a valid regular expression") as refused:
-        compile_expression(expression)
+    with pytest.raises(Refusal, match=r"^SubscribedTopicRegex .* is not a valid regular expression") as refused:
+        topic_filter(expression)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
