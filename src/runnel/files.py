@@ -14,12 +14,19 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from runnel.ring import Ring
 
 Buffer = bytes | bytearray | memoryview
 BUFFERS_PER_CALL = 512  # Linux takes at most 1,024 buffers in one pwritev
+MOST_SYNCS = 64  # that the kernel has under way at once, for one caller
+
+logger = logging.getLogger(__name__)
 
 
 class File(Protocol):
@@ -38,6 +45,38 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when all that was written, and the file's size, are on the disk."""
         ...
+
+
+class Syncs(Protocol):
+    """Syncs that nobody waits for in a thread: for an event loop. One thread at a time uses them."""
+
+    @property
+    def descriptor(self) -> int:
+        """Readable while there are answers."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """How many can be under way at once."""
+        ...
+
+    def takes(self, file: File) -> bool:
+        """Whether this file can be synced so."""
+        ...
+
+    def begin(self, files: Sequence[File]) -> int:
+        """Begin to sync them, and return at once: how many were begun, the first ones. None may be under way."""
+        ...
+
+    def answers(self) -> list[tuple[int, OSError | None]]:
+        """Those that are there: the number of a file in `begin`, and the error if its sync failed."""
+        ...
+
+    def wait(self) -> list[tuple[int, OSError | None]]:
+        """The same, at least one."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Lock(Protocol):
@@ -74,6 +113,10 @@ class Files(Protocol):
 
         The owner's process id is the file's content.
         """
+        ...
+
+    def syncs(self) -> Syncs | None:
+        """Made anew for each caller; None where there are none: then `File.sync` it is."""
         ...
 
 
@@ -131,6 +174,24 @@ class DiskFile:
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
+
+
+class DiskSyncs:
+    """By the kernel."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self.descriptor = ring.descriptor
+        self.most = ring.most
+        self.answers = ring.answers
+        self.wait = ring.wait
+        self.close = ring.close
+
+    def takes(self, file: File) -> bool:
+        return type(file) is DiskFile  # a kind of it may sync in another way
+
+    def begin(self, files: Sequence[File]) -> int:
+        return self._ring.begin([file._descriptor for file in files if isinstance(file, DiskFile)])
 
 
 class DiskLock:
@@ -193,6 +254,16 @@ class DiskFiles:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return DiskLock(descriptor)
+
+    def syncs(self) -> DiskSyncs | None:
+        # Loaded only here: few need it, and it loads ctypes.
+        from runnel.ring import NoRing, Ring  # noqa: PLC0415
+
+        try:
+            return DiskSyncs(Ring(MOST_SYNCS))
+        except NoRing as reason:
+            logger.debug("%s: a thread syncs", reason)
+            return None
 
 
 DISK = DiskFiles()

@@ -72,6 +72,9 @@ class Decision(NamedTuple, Generic[Answer]):
     entries: Sequence[Entry] = ()
 
 
+Then = Callable[[Answer | None, Exception | None], object]  # what follows a decision: its answer, or its error
+
+
 class PendingAppend(Protocol):
     def when_done(self, callback: Callable[[Self], None], /) -> None:
         """Call back once, from whichever thread answers; at once if the answer is there already."""
@@ -206,16 +209,33 @@ class JournaledState(Generic[State]):
 
     def submit(self, handler: Callable[[State], Decision[Answer]]) -> Future[Answer]:
         """Decide at once; the answer comes when it is durable. All errors come with the answer."""
+        future: Future[Answer] = Future()
+        future.set_running_or_notify_cancel()  # a decision cannot be taken back
+        self.decide(handler, partial(_settle_future, future))
+        return future
+
+    def decide(self, handler: Callable[[State], Decision[Answer]], then: Then[Answer]) -> None:
+        """The same without the cost of a future: `then(answer, None)` or `then(None, error)` is called in its turn,
+        from whichever thread answers."""
         with self._lock:
             if self._decider is not None:
                 raise RuntimeError("a handler asked for another decision: it may only read the state")
             self._decider = threading.get_ident()
             try:
-                taken = self._decide(handler)
+                self._decide(handler, then)
             finally:
                 self._decider = None
         self._give_answers()
-        return taken.future
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last entry that is decided."""
+        return self._next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """The offset after the last entry that is durable."""
+        return self._journal.end_offset
 
     def fold(self, *, trim: bool = False) -> int:
         """Write a snapshot of what is durable; with `trim`, delete the journal before it. The answer is its offset.
@@ -237,8 +257,8 @@ class JournaledState(Generic[State]):
 
     # --- deciding
 
-    def _decide(self, handler: Callable[[State], Decision[Answer]]) -> _Taken[Answer]:
-        taken: _Taken[Answer] = _Taken()
+    def _decide(self, handler: Callable[[State], Decision[Answer]], then: Then[Answer]) -> None:
+        taken: _Taken[Answer] = _Taken(then)
         append = None
         try:
             append = self._take(taken, handler)
@@ -249,7 +269,6 @@ class JournaledState(Generic[State]):
             self._taken.append(taken)
         if append is not None:
             append.when_done(partial(self._settle, taken))
-        return taken
 
     def _take(self, taken: _Taken[Answer], handler: Callable[[State], Decision[Answer]]) -> PendingAppend | None:
         state = self._current()
@@ -359,23 +378,32 @@ class JournaledState(Generic[State]):
 class _Taken(Generic[Answer]):
     """A decision that waits for its turn to be answered."""
 
-    __slots__ = ("answer", "entries", "error", "future", "offset", "settled")
+    __slots__ = ("answer", "entries", "error", "offset", "settled", "then")
 
     answer: Answer
 
-    def __init__(self) -> None:
-        self.future: Future[Answer] = Future()
-        self.future.set_running_or_notify_cancel()  # a decision cannot be taken back
+    def __init__(self, then: Then[Answer]) -> None:
+        self.then = then
         self.error: Exception | None = None
         self.entries: Sequence[Entry] = ()
         self.offset = NOWHERE
         self.settled = False  # its entries, if it has any, are durable or lost
 
     def give_answer(self) -> None:
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.answer)
+        try:
+            if self.error is not None:
+                self.then(None, self.error)
+            else:
+                self.then(self.answer, None)
+        except Exception:  # others wait for their answers behind it
+            logger.exception("what was to follow a decision failed")
+
+
+def _settle_future(future: Future[Answer], answer: Answer | None, error: Exception | None) -> None:
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)  # type: ignore[arg-type]  # without an error it is one
 
 
 @contextmanager

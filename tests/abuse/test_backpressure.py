@@ -14,6 +14,7 @@ from runnel.files import DISK
 from runnel.protocol.versions import Api
 from tests.abuse.broker_process import wait_until
 from tests.abuse.wire import Client, batch_of, fetch, fetched, make_topics, parsed_address, produce, produced
+from tests.threaded_syncs import ThreadedSyncs
 
 TOPIC = "hangs"
 LIMIT = 8_000_000
@@ -45,6 +46,9 @@ class HangingDisk:
 
     def open(self, path: str, *, create: bool = False) -> HangingFile:
         return HangingFile(DISK.open(path, create=create), self.goes_on)
+
+    def syncs(self) -> ThreadedSyncs:
+        return ThreadedSyncs()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from runnel.errors import OffsetOutOfRange, OutOfOrderSequence, RunnelError
@@ -23,6 +24,7 @@ from runnel.log.appends import Append
 from runnel.log.checkpoints import TopicPartition
 from runnel.records import Codec, Producer, Record, build_batch
 from runnel.testing import Crashed, FaultyFiles, StoppedClock
+from tests.turned_loop import TurnedLoop
 
 STEPS = 9
 NOBODY = Producer()
@@ -166,6 +168,8 @@ class World:
             chance=self.chance_of_log(),
             background=False,
         )
+        self.loop = TurnedLoop()
+        self.log.commit_on(self.loop, nullcontext)
         if unclean:
             assert not any(finding.damage for finding in self.log.findings), f"no damage: {self.log.findings}"
 
@@ -284,6 +288,9 @@ class World:
             self.models[name].waiting.append(batch)
         if self.chance.random() < 0.2:
             self._check_all()  # nobody sees what is on its way
+        if self.chance.random() < 0.5:
+            self.story.append("the event loop commits what it can")
+            self.loop.turn_until_idle()
         self.log.commit()
         for name, append in answers:
             append.result(timeout=0)

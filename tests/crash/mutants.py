@@ -61,6 +61,18 @@ MUTANTS = [
         "        return _sync(writer)",
     ),
     Mutant(
+        "failed sync of the loop's round called good",
+        "log/loop_rounds.py",
+        "            if error is None:\n                self._commits.publish(writer)",
+        "            if True:\n                self._commits.publish(writer)",
+    ),
+    Mutant(
+        "the loop answers when its syncs are begun",
+        "log/loop_rounds.py",
+        "        if not self._missing:\n            self._was_quick",
+        "        if True:\n            self._was_quick",
+    ),
+    Mutant(
         "new start not saved before files go",
         "log/partition.py",
         "        self._home.save_start_offset(self.id, offset)\n",

@@ -195,13 +195,12 @@ def test_kafka_reads_our_internal_topics_with_its_decoders(tmp_path: Path) -> No
         Status.ONGOING,
         Status.ONGOING,
         Status.PREPARE_COMMIT,
-        Status.COMPLETE_COMMIT,
-        Status.EMPTY,
+        Status.EMPTY,  # it is written over the end that was complete
         Status.ONGOING,
         Status.PREPARE_ABORT,
         Status.COMPLETE_ABORT,
     ]
-    assert [state["producerEpoch"] for _, state in states] == [0, 0, 0, 0, 0, 1, 1, 2, 2]
+    assert [state["producerEpoch"] for _, state in states] == [0, 0, 0, 0, 1, 1, 2, 2]
     assert states[-2][1]["transactionPartitions"] == [{"topic": "topic-x", "partitionIds": [0]}]
     assert states[-1][1]["clientTransactionVersion"] == 2
     ((key, offset),) = dumped(tmp_path, "__consumer_offsets-0", "--offsets-decoder")

@@ -32,9 +32,11 @@ from tests.transactions.history import (
     Begin,
     Committed,
     Committing,
+    Event,
     FinalRead,
     GroupOffset,
     History,
+    Initialised,
     Place,
     Poll,
     Position,
@@ -139,6 +141,12 @@ def check(history: History) -> list[Violation]:
     return [violation for look in CHECKS for violation in look(facts)]
 
 
+def check_so_far(history: History) -> list[Violation]:
+    """What can be said before the final read: all that is wrong by then stays wrong."""
+    facts = Facts(history)
+    return [violation for look in CHECKS if look is not lost_writes for violation in look(facts)]
+
+
 # --- what a reader of committed records may see
 
 
@@ -216,6 +224,31 @@ def unstable_ends(facts: Facts) -> Iterator[Violation]:
                 f"the final read ({read.isolation}) of {read.topic}/{read.partition} came to {read.reached} "
                 f"and the log ends at {read.end}",
             )
+
+
+# --- fencing
+
+
+def zombies(facts: Facts) -> Iterator[Violation]:
+    """A process wrote or committed what it began to send or to commit when its successor had been initialised."""
+    initialised: dict[str, list[Initialised]] = defaultdict(list)
+    for event in facts.history.of(Initialised):
+        initialised[event.client].append(event)
+
+    def fenced_by(event: Event, began: int) -> Initialised | None:
+        later = (each for each in initialised[event.client] if each.incarnation > event.incarnation)
+        return next((each for each in later if each.at < began), None)
+
+    for ack in facts.acks:
+        send = facts.sends.get(ack.value)
+        successor = fenced_by(ack, send.at) if send is not None else None
+        if successor is not None:
+            yield Violation("zombie", f"{ack.who} wrote {ack.value} at {ack.place} after {successor.who} had begun")
+    for committed in facts.history.of(Committed):
+        transaction = facts.transactions[committed.transaction]
+        successor = fenced_by(committed, transaction.committing or 0) if transaction.sends else None
+        if successor is not None:
+            yield Violation("zombie", f"{transaction} was committed after {successor.who} had begun")
 
 
 # --- values and offsets
@@ -383,8 +416,8 @@ def processed_once(facts: Facts) -> Iterator[Violation]:
 
 
 CHECKS: tuple[Callable[[Facts], Iterable[Violation]], ...] = (
-    *(aborted_reads, precommitted_reads, unknown_values, lost_writes, torn_transactions, unstable_ends),
-    *(duplicates, inconsistent_offsets, wrong_places, nonmonotonic_sends),
+    *(aborted_reads, precommitted_reads, unknown_values, unstable_ends, lost_writes, torn_transactions),
+    *(zombies, duplicates, inconsistent_offsets, wrong_places, nonmonotonic_sends),
     *(nonmonotonic_polls, skipped_polls),
     *(uncommitted_offsets, offsets_that_go_back, processed_once),
 )

@@ -2,7 +2,7 @@
 
     python -m tests.transactions.clients '{"kind": "writer", ...}'
 
-writer   writes transactions of unique values to several partitions, aborts some, and dawdles in others;
+writer   writes transactions of unique values to several partitions, aborts some, and dawdles in the midst of others;
 loop     reads one partition of the input as committed, writes an output for each record, and commits its offset in the
          same transaction;
 copier   does the same from partition to partition with the values as they are, until all is copied;
@@ -45,6 +45,7 @@ from tests.transactions.history import (
     Committed,
     Committing,
     GroupOffset,
+    Initialised,
     Place,
     Poll,
     Position,
@@ -80,9 +81,9 @@ class Settings:
     partitions: int
     partition: int = 0  # of the input, for a loop
     isolation: str = READ_COMMITTED
-    timeout_ms: int = 4000  # of a transaction
+    timeout_ms: int = 3000  # of a transaction
     aborts: float = 0.3
-    dawdles: float = 0.02  # how many transactions wait until their time is over
+    dawdles: float = 0.005  # how many pauses last until the transaction's time is over
     largest: int = 6  # records in a transaction
     pause: float = 0.01  # between two steps of a transaction
     until: int = 0  # the offset at which a copier is done
@@ -271,6 +272,10 @@ class Client:
         self._number = 0
         self._values = 0
 
+    def init(self) -> None:
+        self.producer.init()
+        self.recorder.note(Initialised)
+
     def begin(self) -> str:
         self._number += 1
         self._values = 0
@@ -290,8 +295,6 @@ class Client:
 
     def end(self, transaction: str) -> bool:
         """Commit or abort, as chance wants; whether it was committed."""
-        if self.chance.random() < self.settings.dawdles:
-            self.producer.idle(self.settings.timeout_ms / 1000 + 1)
         if self.chance.random() >= self.settings.aborts:
             self.recorder.note(Committing, transaction)
             self.producer.commit()
@@ -306,13 +309,21 @@ class Client:
         self.recorder.note(Aborted, transaction)
 
     def pause(self) -> None:
+        """In a transaction: a short one, or one until its time is over."""
+        if self.chance.random() < self.settings.dawdles:
+            self.producer.idle(self.settings.timeout_ms / 1000 + 1)
+        else:
+            self.pause_shortly()
+
+    def pause_shortly(self) -> None:
         self.producer.idle(self.chance.uniform(0, 2 * self.settings.pause))
 
 
 def write(settings: Settings, recorder: Recorder, ended: threading.Event) -> None:
     client = Client(settings, recorder, ended)
-    client.producer.init()
+    client.init()
     while not ended.is_set():
+        client.pause_shortly()
         transaction = client.begin()
         try:
             for _ in range(client.chance.randint(1, settings.largest)):
@@ -340,7 +351,7 @@ def committed_consumer(settings: Settings) -> Consumer:
 
 def loop(settings: Settings, recorder: Recorder, ended: threading.Event) -> None:
     client = Client(settings, recorder, ended)
-    client.producer.init()
+    client.init()
     consumer = committed_consumer(settings)
     _go_to_committed(settings, recorder, consumer)
     while not ended.is_set():
@@ -370,7 +381,7 @@ def loop(settings: Settings, recorder: Recorder, ended: threading.Event) -> None
 def copy(settings: Settings, recorder: Recorder, ended: threading.Event) -> None:
     """Until as many records of the partition as `until` says are there. Of the records nothing is recorded."""
     client = Client(settings, recorder, ended)
-    client.producer.init()
+    client.init()
     consumer = committed_consumer(settings)
     place = _go_to_committed(settings, recorder, consumer)
     while place.offset < settings.until and not ended.is_set():

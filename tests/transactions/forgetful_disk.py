@@ -1,21 +1,25 @@
 """A broker on a disk that forgets what was not synced when its process is killed.
 
-    python -m tests.transactions.forgetful_disk broker start --data DIR ...
+    python -m tests.transactions.forgetful_disk [threads] broker start --data DIR ...
 
 is `runnel broker start ...`, with one difference: what is written to a file stays in the process's memory until the
 file is synced. So `kill -9`, which takes nothing from the system's memory, does what a power cut does, and whoever
 answers before the sync is caught. Folders are the disk's own: made, renamed and removed files stay so.
+
+With `threads` it is a disk that can only be synced by waiting for it, so that no event loop runs rounds of the commit.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import runnel.files
 from runnel.files import Buffer, DiskFile, DiskFiles
+from tests.threaded_syncs import ThreadedSyncs
 
 
 class Inode:
@@ -76,7 +80,8 @@ class ForgetfulFile:
 
 
 class ForgetfulFiles(DiskFiles):
-    def __init__(self) -> None:
+    def __init__(self, *, waits_only: bool = False) -> None:
+        self._waits_only = waits_only
         self._inodes: WeakValueDictionary[int, Inode] = WeakValueDictionary()  # by the number that the system gives
         self._dirty: set[Inode] = set()  # what is not synced must not be forgotten while the process lives
         self._lock = threading.Lock()
@@ -90,9 +95,15 @@ class ForgetfulFiles(DiskFiles):
                 inode = self._inodes[number] = Inode(file, self._dirty)
         return ForgetfulFile(inode)
 
+    def syncs(self) -> ThreadedSyncs | None:  # type: ignore[override]
+        return None if self._waits_only else ThreadedSyncs()
+
 
 if __name__ == "__main__":
-    runnel.files.DISK = ForgetfulFiles()  # type: ignore[assignment]
+    waits_only = sys.argv[1] == "threads"
+    if waits_only:
+        del sys.argv[1]
+    runnel.files.DISK = ForgetfulFiles(waits_only=waits_only)  # type: ignore[assignment]
     from runnel.cli import main  # its modules take the disk from there when they are loaded
 
     main()

@@ -55,6 +55,13 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Initialised(Event):
+    """A producer has its epoch: from now on the earlier incarnations of this client are zombies."""
+
+    kind = "initialised"
+
+
+@dataclass(frozen=True)
 class Begin(Event):
     """A transaction begins. Its name is used once in a history."""
 
@@ -175,7 +182,7 @@ class FinalRead(Event):
 KINDS: dict[str, type[Event]] = {
     kind.kind: kind
     for kind in (
-        *(Begin, Send, Acknowledged, SendOffsets, Committing, Committed, Aborting, Aborted),
+        *(Initialised, Begin, Send, Acknowledged, SendOffsets, Committing, Committed, Aborting, Aborted),
         *(Trouble, Position, Poll, GroupOffset, FinalRead),
     )
 }

@@ -3,28 +3,32 @@
     python -m tests.transactions.mutants [WORD ...]
 
 makes a copy of the source for each mutant whose name has one of the words, changes it, and runs the workload on the
-copy, with one seed after the other until it is found. Ends with 1 if a mutant survives all of them, if the text that it
-changes is no longer there, if a run failed for another reason than the broker, or if the unchanged source does not
-pass.
+copy, with one seed after the other until the checker complains. The unchanged source has to pass with each seed. At the
+end there is a table of what was found. Ends with 1 if a mutant survives all seeds, if the text that it changes is no
+longer there, if a run failed for another reason than the broker, or if the unchanged source does not pass.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.transactions.workload import NO_PROGRESS, VIOLATIONS
+from tests.transactions.workload import FIRST_STEPS, VIOLATIONS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (1, 2, 3, 4)
-STEPS = 6
 LIMIT = 300.0  # seconds for a run; a broker that lets its clients wait for ever is found as well
+WRONG = "wrong: "
+UNCHANGED = "(the unchanged source)"
 
 
 class Mutant(NamedTuple):
@@ -81,10 +85,31 @@ MUTANTS = [
     ),
     Mutant(
         "a batch sent twice is written twice",
-        "duplicates, or a producer that cannot go on",
+        "duplicates",
+        "log/writer.py",
+        "        return Append(header, None, appended)\n",
+        "        return None\n",
+    ),
+    Mutant(
+        "sequences may come in any order",
+        "a batch overtakes those that were sent before it, or is written again long after",
         "log/producers.py",
-        "            if batch.first_sequence == header.base_sequence and",
-        "            if False and",
+        "        if header.base_sequence not in (expected, NO_SEQUENCE):",
+        "        if False:",
+    ),
+    Mutant(
+        "the transaction of a fenced producer is committed",
+        "aborted reads",
+        "broker/transactions/deciding.py",
+        "        status=Status.PREPARE_ABORT, epoch=known.epoch + 1, last_epoch=NOT_THERE",
+        "        status=Status.PREPARE_COMMIT, epoch=known.epoch + 1, last_epoch=NOT_THERE",
+    ),
+    Mutant(
+        "overdue transactions stay open",
+        "readers of committed records wait for a producer that is gone",
+        "broker/transactions/coordinator.py",
+        "elif transaction.status is Status.ONGOING and transaction.started",
+        "elif False and transaction.started",
     ),
     # --- the last stable offset
     Mutant(
@@ -140,28 +165,21 @@ MUTANTS = [
     Mutant(
         "each marker says commit",
         "aborted reads",
-        "broker/transactions/coordinator.py",
+        "broker/transactions/ending.py",
         "                producer_id, epoch, committed=transaction.committed, coordinator_epoch",
         "                producer_id, epoch, committed=True, coordinator_epoch",
     ),
     Mutant(
         "only the first partition gets its marker",
         "the others stay open",
-        "broker/transactions/coordinator.py",
-        "        waiting = sorted(transaction.partitions)\n",
-        "        waiting = sorted(transaction.partitions)[:1]\n",
-    ),
-    Mutant(
-        "markers that a crash prevented are not written",
-        "a transaction that is decided hangs",
-        "broker/transactions/coordinator.py",
-        "            if transaction.status.is_ending:\n                logger",
-        "            if False:\n                logger",
+        "broker/transactions/ending.py",
+        "        self._mark(sorted(self.transaction.partitions))\n",
+        "        self._mark(sorted(self.transaction.partitions)[:1])\n",
     ),
     Mutant(
         "offsets of aborted transactions count",
         "records are skipped, and have no output",
-        "broker/transactions/coordinator.py",
+        "broker/transactions/ending.py",
         "end_transaction(producer_id, epoch, committed=transaction.committed)",
         "end_transaction(producer_id, epoch, committed=True)",
     ),
@@ -174,6 +192,13 @@ MUTANTS = [
     ),
     # --- sync
     Mutant(
+        "decisions are answered before they are durable",
+        "after a power cut the coordinators know less than their clients and the partitions",
+        "log/journal.py",
+        "            flush_ms=None,\n",
+        "            flush_ms=60_000,\n",
+    ),
+    Mutant(
         "answers without a sync",
         "acknowledged records, decisions and markers are gone after a power cut",
         "log/writer.py",
@@ -181,82 +206,115 @@ MUTANTS = [
         "        return by_count or",
     ),
     Mutant(
-        "a sync that does nothing",
-        "the same",
+        "a thread's sync does nothing",
+        "the same, where threads commit",
         "log/group_commit.py",
         "        writer.sync()\n",
         "        pass\n",
     ),
+    Mutant(
+        "a round of the event loop is answered without its syncs",
+        "the same, where the event loop commits",
+        "log/loop_rounds.py",
+        "        to_sync = self._commits.write_all(writers, self._failed)\n",
+        "        to_sync = [w for w in self._commits.write_all(writers, self._failed) if self._commits.publish(w)]\n",
+    ),
 ]
 
 
-class Outcome(NamedTuple):
-    found: bool | None  # None: the run itself failed, which says nothing
-    how: str
+class Run(NamedTuple):
+    """One run of the workload on a source."""
+
+    seed: int
+    seconds: float
+    found: bool | None  # something wrong; None: the run itself failed, which says nothing
+    complaint: str
 
 
-def outcome(source: Path, seed: int) -> Outcome:
-    """Whether the workload finds something wrong with this source, and what."""
-    command = [sys.executable, "-m", "tests.transactions.workload", "--seed", str(seed), "--steps", str(STEPS)]
+class Verdict(NamedTuple):
+    word: str
+    name: str
+    seed: str
+    seconds: float
+    complaint: str
+
+    def __str__(self) -> str:
+        return f"{self.word:8}  {self.name:64}  {self.seed:>4}  {self.seconds:7.0f}  {self.complaint[:200]}"
+
+
+HEADING = f"{'verdict':8}  {'mutant':64}  {'seed':>4}  {'seconds':>7}  what was found first"
+
+
+def run(source: Path, seed: int) -> Run:
+    command = [sys.executable, "-m", "tests.transactions.workload", "--hurry"]
+    command += ["--seed", str(seed), "--steps", str(len(FIRST_STEPS))]
     environment = {**os.environ, "PYTHONPATH": str(source)}
+    start = time.monotonic()
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
         said, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        process.terminate()
-        process.communicate()
-        return Outcome(True, f"no end in {LIMIT:.0f} s")
-    if process.returncode in (0, VIOLATIONS, NO_PROGRESS):
-        return Outcome(process.returncode != 0, first_complaint(said))
-    return Outcome(None, first_complaint(said))
+        return Run(seed, LIMIT, True, f"no progress: no end in {LIMIT:.0f} s")
+    finally:
+        if process.poll() is None:
+            process.terminate()  # which ends its broker and its clients, too
+            process.communicate()
+    found = process.returncode != 0 if process.returncode in (0, VIOLATIONS) else None
+    return Run(seed, time.monotonic() - start, found, complaint_in(said))
 
 
-def first_complaint(said: str) -> str:
-    """The first violation, or else the error that ended the run."""
-    lines = said.splitlines()
-    errors = [line for line in lines if line.startswith("AssertionError")]
-    violations = [line for line in lines if ": " in line and " s  " not in line[:12] and not line.startswith(" ")]
-    if errors:
-        return f"{errors[0]} {[line for line in lines if line][-1]}"
-    return (violations or lines or ["nothing was said"])[0]
+def complaint_in(said: str) -> str:
+    """The first thing that is wrong, or else the last line, which tells the error that ended the run."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    wrong = [line.removeprefix(WRONG) for line in lines if line.startswith(WRONG)]
+    return (wrong or lines[-1:] or ["nothing was said"])[0]
 
 
-def judge(mutant: Mutant | None) -> Outcome:
+def runs_of(mutant: Mutant | None) -> Iterator[Run]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "src")
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
             path = source / "runnel" / mutant.file
             path.write_text(path.read_text().replace(mutant.old, mutant.new, 1))
-        answers = []
-        for seed in SEEDS[: 1 if mutant is None else None]:
-            answers.append(outcome(source, seed))
-            if answers[-1].found:
-                return answers[-1]
-    unclear = [answer for answer in answers if answer.found is None]
-    return unclear[0] if unclear else Outcome(False, f"not found with {len(answers)} seeds")
+        for seed in SEEDS:
+            yield run(source, seed)
+
+
+def judge_unchanged() -> Iterator[Verdict]:
+    """It has to pass with each seed, or what is found in others says nothing."""
+    for seed, seconds, found, complaint in runs_of(None):
+        passed = found is False
+        yield Verdict("passed" if passed else "WRONG", UNCHANGED, str(seed), seconds, "" if passed else complaint)
+
+
+def judge(mutant: Mutant) -> Verdict:
+    path = ROOT / "src/runnel" / mutant.file
+    if not path.exists() or mutant.old not in path.read_text():
+        return Verdict("STALE", mutant.name, "-", 0, f"{mutant.file} has changed")
+    took, unclear = 0.0, None
+    for seed, seconds, found, complaint in runs_of(mutant):
+        took += seconds
+        if found:
+            return Verdict("found", mutant.name, str(seed), took, complaint)
+        if found is None and unclear is None:
+            unclear = Verdict("UNCLEAR", mutant.name, str(seed), took, complaint)
+    return unclear or Verdict("SURVIVED", mutant.name, "all", took, f"though {mutant.breaks}")
 
 
 def main(words: list[str]) -> int:
-    unchanged = judge(None)
-    if unchanged.found is not False:
-        print(f"the unchanged source does not pass: {unchanged.how}")
-        return 1
-    survivors = 0
-    for mutant in MUTANTS:
-        if words and not any(word in mutant.name for word in words):
-            continue
-        start = time.monotonic()
-        if mutant.old not in (ROOT / "src/runnel" / mutant.file).read_text():
-            verdict, how = "STALE", f"{mutant.file} has changed"
-        else:
-            found, how = judge(mutant)
-            verdict = {True: "found", False: "SURVIVED", None: "UNCLEAR"}[found]
-        survivors += verdict != "found"
-        print(f"{verdict:9} {mutant.name} ({time.monotonic() - start:.0f} s): {how[:200]}", flush=True)
-    return 1 if survivors else 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without ending the run
+    chosen = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+    verdicts: list[Verdict] = []
+    for verdict in chain(judge_unchanged(), map(judge, chosen)):
+        verdicts.append(verdict)
+        print(f"{verdict.word}: {verdict.name}: {verdict.complaint or 'nothing'} ({verdict.seconds:.0f} s)", flush=True)
+    print("", HEADING, *verdicts, sep="\n")
+    found = sum(verdict.word == "found" for verdict in verdicts)
+    print(f"\n{found} of {len(chosen)} mutants were found")
+    return 0 if all(verdict.word in ("found", "passed") for verdict in verdicts) else 1
 
 
 if __name__ == "__main__":

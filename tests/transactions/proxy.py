@@ -215,6 +215,7 @@ class Upstream:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self._listening.done():
             answer.set_exception(Cut())
+            answer.exception()  # nobody may wait for it any more
             return answer
         self._asked.append(answer)
         self._writer.write(frame)

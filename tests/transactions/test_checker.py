@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.transactions.checker import check
+from tests.transactions.checker import check, check_so_far
 from tests.transactions.history import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -15,6 +15,7 @@ from tests.transactions.history import (
     FinalRead,
     GroupOffset,
     History,
+    Initialised,
     Place,
     Poll,
     Position,
@@ -203,6 +204,43 @@ def test_an_unknown_transaction_that_is_there_in_part_is_found(story):
 def test_a_final_read_that_is_held_back_is_found(story):
     read = FinalRead("final", 1, 5, READ_COMMITTED, "t", 0, (), 7, 3)
     assert {violation.kind for violation in check(History([read]))} == {"hanging transaction"}
+
+
+def test_a_zombie_that_writes_is_found(story):
+    story.note(Begin, "x")
+    story.note(Initialised, incarnation=2)
+    story.send("x", "a")
+    assert [str(violation) for violation in story.violations()] == [
+        "zombie: writer#1 wrote a at t/0@0 after writer#2 had begun"
+    ]
+
+
+def test_a_zombie_that_commits_is_found(story):
+    story.begin("x", "a")
+    story.note(Initialised, incarnation=2)
+    story.end("x", Committing, Committed)
+    assert [str(violation) for violation in story.violations()] == [
+        "zombie: transaction x of writer#1 was committed after writer#2 had begun"
+    ]
+
+
+def test_what_was_under_way_when_the_successor_began_is_in_order(story):
+    story.note(Begin, "x")
+    story.note(Send, "x", "a", "t", 0, None)
+    story.note(Committing, "x")
+    story.note(Initialised, incarnation=2)
+    story.note(Acknowledged, "a", Place("t", 0, 0))
+    story.note(Committed, "x")
+    story.log.append(Seen(Place("t", 0, 0), "a"))
+    story.show("x")
+    assert story.violations() == []
+
+
+def test_a_client_of_another_name_makes_nobody_a_zombie(story):
+    story.note(Initialised, client="other", incarnation=2)
+    story.begin("x", "a")
+    story.end("x", Committing, Committed)
+    assert story.violations() == []
 
 
 def test_a_value_at_two_places_is_found(story):
@@ -439,6 +477,25 @@ def test_an_output_whose_offset_was_not_committed_is_found(story):
     loop(story, 1)
     group_offset(story, 1)
     assert story.kinds() == {"output without its offset"}
+
+
+# --- before the final read
+
+
+def test_so_far_nothing_is_missing(story):
+    story.position(0)
+    story.begin("x", "a", "b")
+    story.end("x", Committing, Committed)
+    story.poll(0)
+    assert check_so_far(History(story.events)) == []
+
+
+def test_so_far_an_aborted_read_is_found(story):
+    story.position(0)
+    story.begin("x", "a")
+    story.end("x", Aborting, Aborted)
+    story.poll(0)
+    assert [violation.kind for violation in check_so_far(History(story.events))] == ["aborted read"]
 
 
 # --- files

@@ -35,3 +35,7 @@ def test_a_truncation_is_forgotten_too(tmp_path):
     assert (file.read(10, 0), path.read_bytes()) == (b"one", b"onetwo")
     file.sync()
     assert path.read_bytes() == b"one"
+
+
+def test_a_disk_that_can_only_be_waited_for_offers_an_event_loop_nothing():
+    assert ForgetfulFiles(waits_only=True).syncs() is None

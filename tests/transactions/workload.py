@@ -1,11 +1,15 @@
 """Clients with transactions on a bad network and a broker that dies: what they record is handed to the checker.
 
-    python -m tests.transactions.workload [--broker runnel|kafka] [--seed N] [--steps N] [--keep DIR]
+    python -m tests.transactions.workload [--broker runnel|kafka] [--seed N] [--steps N] [--keep DIR] [--hurry]
 
 Writers of both generations write to the input, loops of both carry it to the output, readers of both isolation levels
 look on. A plan, drawn from the seed, says what happens to them step by step: the broker is killed and started again, a
 client is killed and replaced, a client is stopped in the midst of its work, replaced, and wakes up as a zombie. All the
-time the proxy spoils requests. At the end the network is good, the clients end in peace, and everything is read.
+time the proxy spoils requests. At the end the network is good, a writer is killed in a transaction, the others end in
+peace, and when the time of that transaction is over, everything is read.
+
+With `--hurry` it ends after the first step with a violation, and waits for less long. Each violation is a line that
+begins with `wrong: `.
 
 The same seed gives the same plan, the same choices of each client and the same chances of the proxy; what meets what
 is left to the machine. The history stays in the folder, so the checker can be asked again.
@@ -22,16 +26,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.transactions.brokers import BROKERS, ROOT, Broker
-from tests.transactions.checker import Violation, check
+from tests.transactions.checker import Violation, check, check_so_far
 from tests.transactions.clients import FENCED, GROUP, INPUT, OUTPUT, RECONNECT, STUCK, UNSURE, Settings
 from tests.transactions.history import (
     READ_COMMITTED,
@@ -40,6 +44,8 @@ from tests.transactions.history import (
     GroupOffset,
     History,
     Place,
+    Poll,
+    Position,
     Recorder,
     Seen,
 )
@@ -49,18 +55,24 @@ PARTITIONS = 4
 FAULTS = Faults()
 BETWEEN_STEPS = 25  # transactions
 LIMIT = 90.0  # seconds for something that must happen
+HURRIED_LIMIT = 30.0
 WEIGHTS = {
     "kill the broker": 2,
+    "kill the broker under stopped writers": 1,
     "wake a zombie writer": 4,
     "wake a zombie loop": 3,
     "kill a writer": 2,
     "kill a loop": 2,
     "kill a reader": 1,
 }
-FIRST_STEPS = ("wake a zombie writer", "wake a zombie writer", "kill the broker", "wake a zombie loop", "kill a writer")
-OPEN = {"begin", "send", "acknowledged", "send offsets"}
-TRIES = 20  # to stop a client in a transaction
-VIOLATIONS, NO_PROGRESS = 3, 4  # as exit codes: any other that is not 0 says nothing about the broker
+FIRST_STEPS = (
+    *("wake a zombie writer", "wake a zombie writer", "wake a zombie loop"),
+    *("kill the broker", "kill the broker under stopped writers", "kill a writer"),
+)
+IN_A_TRANSACTION = {"begin", "send", "acknowledged", "send offsets"}  # the last event of a client that is in one
+BETWEEN_TRANSACTIONS = {"initialised", "committed", "aborted"}
+TRIES = 20  # to stop a client where it is wanted
+VIOLATIONS = 3  # as an exit code: any other that is not 0 says nothing about the broker
 
 
 def plan_of(seed: object, steps: int) -> list[str]:
@@ -125,18 +137,26 @@ class Scene:
     """Use it with `with`: a broker behind a proxy, and its clients."""
 
     def __init__(
-        self, directory: Path, broker: str, seed: object, faults: Faults = FAULTS, partitions: int = PARTITIONS
+        self,
+        directory: Path,
+        broker: str,
+        seed: object,
+        faults: Faults = FAULTS,
+        partitions: int = PARTITIONS,
+        limit: float = LIMIT,
     ) -> None:
         self.directory = directory
         self.seed = seed
         self.chance = random.Random(f"{seed}/scene")
         self.faults = faults
         self.partitions = partitions
+        self.limit = limit
         self.proxy = Proxy(random.Random(f"{seed}/proxy"))
         self.clients: dict[str, ClientProcess] = {}
         self.zombies: list[ClientProcess] = []
         self.violations: list[Violation] = []  # what is seen while it happens
         self._kind = broker
+        self._looks = 0
         self._read: dict[Path, int] = {}
         self._committed: Counter[str] = Counter()
 
@@ -213,18 +233,42 @@ class Scene:
         if step == "kill the broker":
             self.wait_for_commits(self.chance.randrange(10))
             self.restart_broker()
+        elif step == "kill the broker under stopped writers":
+            self.restart_broker_under_stopped_writers()
         elif step.startswith("kill"):
             self.clients[name := self.chance.choice(names)].kill()
             self.replace(name)
         else:
             self.wake_a_zombie(self.chance.choice(names))
 
+    def restart_broker_under_stopped_writers(self) -> None:
+        """Their transactions are open before and after it, and what is committed is read in between."""
+        writers = [client for client in self.clients.values() if client.settings.kind == "writer"]
+        for writer in writers:
+            self.pause_client(writer, IN_A_TRANSACTION)
+        self.restart_broker()
+        self.look()
+        for writer in writers:
+            writer.wake()
+
+    def look(self) -> None:
+        """Read all that is committed now, as one more reader."""
+        self._looks += 1
+        recorder = Recorder(self.directory / f"look.{self._looks}.history", "look", self._looks)
+        for topic in (INPUT, OUTPUT):
+            found = read_whole(self.proxy.bootstrap, topic, self.partitions, READ_COMMITTED, self.limit)
+            for partition, (records, _) in found.items():
+                recorder.note(Position, Place(topic, partition, 0))
+                recorder.note(Poll, READ_COMMITTED, tuple(records))
+        recorder.close()
+
     def wake_a_zombie(self, name: str) -> None:
         zombie = self.clients[name]
         self.wait_until(lambda: self.committed(zombie.who) > 0, f"a transaction of {zombie.who}", over=zombie)
         if self.clients[name] is not zombie:
             return  # it was fenced meanwhile
-        self.pause_in_a_transaction(zombie)
+        # In a transaction it has most to do as a zombie; between two of them, nothing but its epoch gives it away.
+        self.pause_client(zombie, self.chance.choice((IN_A_TRANSACTION, IN_A_TRANSACTION, BETWEEN_TRANSACTIONS)))
         self.zombies.append(self.replace(name))
         successor = self.clients[name]
         # Often before it has ended a transaction: in the partitions of that one, the log itself would know of it.
@@ -235,7 +279,7 @@ class Scene:
             over=successor,
         )
         zombie.wake()
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + self.limit
         while not zombie.has_ended():
             self.tend()
             if time.monotonic() > deadline:
@@ -245,11 +289,11 @@ class Scene:
         self.zombies.remove(zombie)
         zombie.kill()
 
-    def pause_in_a_transaction(self, client: ClientProcess) -> None:
-        """Stop it when it has begun a transaction and not asked for its end: then it has most to do as a zombie."""
+    def pause_client(self, client: ClientProcess, where: set[str]) -> None:
+        """Stop it when its last event is one of these, if that can be had."""
         for _ in range(TRIES):
             client.pause()
-            if client.last_event() in OPEN:
+            if client.last_event() in where:
                 return
             client.wake()
             time.sleep(self.chance.uniform(0, 0.05))
@@ -266,13 +310,13 @@ class Scene:
 
     def wait_until(self, holds: Callable[[], bool], what: str, over: ClientProcess | None = None) -> None:
         """`over` is a client whose end ends the waiting."""
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + self.limit
         while not holds():
             if over is not None and over.has_ended():
                 return self.tend()
             self.tend()
             if time.monotonic() > deadline:
-                raise Stuck(f"after {LIMIT:.0f} s still not: {what}; see {self.directory}")
+                raise Stuck(f"after {self.limit:.0f} s still not: {what}")
             time.sleep(0.02)
         return None
 
@@ -295,32 +339,52 @@ class Scene:
     # --- the end
 
     def end(self) -> None:
-        """Let everybody end in peace, then read everything."""
+        """Leave one transaction open, let everybody else end in peace, then read everything."""
         self.proxy.faults = NO_FAULTS
+        self.leave_a_transaction_open()
         for client in self.clients.values():
             client.let_end()
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + self.limit
         for client in self.clients.values():
             while not client.has_ended():
                 if time.monotonic() > deadline:
-                    raise Stuck(f"{client.who} does not end; see {client.errors}")
+                    raise Stuck(f"{client.who} does not end")
                 time.sleep(0.02)
         self.wait_until_quiet()
-        recorder = Recorder(self.directory / "end.1.history", "end", 1)
-        for topic in (INPUT, OUTPUT):
-            for read in final_reads(self.proxy.bootstrap, topic, PARTITIONS):
-                recorder.note(FinalRead, *read)
-        for partition, offset in group_offsets(self.proxy.bootstrap).items():
-            recorder.note(GroupOffset, GROUP, INPUT, partition, offset, time.monotonic_ns(), True)
+        self.read_everything()
+
+    def leave_a_transaction_open(self) -> None:
+        """Nobody but the broker can end it."""
+        name = self.chance.choice(sorted(name for name in self.clients if name.startswith("writer")))
+        self.pause_client(self.clients[name], IN_A_TRANSACTION)
+        self.clients.pop(name).kill()
+
+    def read_everything(self) -> None:
+        bootstrap, recorder = self.proxy.bootstrap, Recorder(self.directory / "end.1.history", "end", 1)
+        try:
+            for topic, ends in wait_until_stable(bootstrap, self.partitions, self.limit).items():
+                for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+                    found = read_whole(bootstrap, topic, self.partitions, isolation, self.limit)
+                    for partition, (records, reached) in found.items():
+                        recorder.note(FinalRead, isolation, topic, partition, tuple(records), ends[partition], reached)
+            for partition, offset in group_offsets(bootstrap, self.partitions, self.limit).items():
+                recorder.note(GroupOffset, GROUP, INPUT, partition, offset, time.monotonic_ns(), True)
+        except KafkaException as problem:
+            raise Stuck(f"everything cannot be read: {problem}") from problem
         recorder.close()
 
     def wait_until_quiet(self) -> None:
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + self.limit
         while self.proxy.is_busy and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def history(self) -> History:
         return History.read(sorted(self.directory.glob("*.history")))
+
+    def history_so_far(self) -> History:
+        """Up to now. Whatever comes before an event in it is in it too, though the files are not read at once."""
+        now = time.monotonic_ns()
+        return History(event for event in self.history().events if event.at <= now)
 
 
 STARTED = time.monotonic()
@@ -331,21 +395,31 @@ def say(line: str) -> None:
     print(f"{time.monotonic() - STARTED:5.1f} s  {line}", flush=True)
 
 
-def run(directory: Path, broker: str, seed: object, steps: int) -> list[str]:
+def run(directory: Path, broker: str, seed: object, steps: int, *, hurry: bool = False) -> list[str]:
     """Everything; what is wrong, one line each."""
-    with Scene(directory, broker, seed) as scene:
-        scene.start_clients()
-        for number, step in enumerate(plan_of(seed, steps), 1):
-            scene.wait_for_commits(BETWEEN_STEPS)
-            say(f"step {number}: {step}")
-            scene.happen(step)
-        scene.wait_for_commits(BETWEEN_STEPS)
-        scene.end()
+    with Scene(directory, broker, seed, limit=HURRIED_LIMIT if hurry else LIMIT) as scene:
+        try:
+            wrong = play(scene, plan_of(seed, steps), hurry=hurry)
+        except Stuck as stuck:
+            wrong = [*check_so_far(scene.history_so_far()), Violation("no progress", str(stuck))]
         complaints = scene.broker.complaints()
-        history = scene.history()
-        say(f"{len(history.events)} events, {scene.committed()} transactions committed")
+        say(f"{scene.committed()} transactions committed")
         say(f"requests and faults: {dict(scene.proxy.counts)}")
-    return [str(violation) for violation in [*scene.violations, *check(history)]] + complaints
+    return [str(violation) for violation in [*scene.violations, *wrong]] + complaints
+
+
+def play(scene: Scene, plan: Sequence[str], *, hurry: bool) -> list[Violation]:
+    scene.start_clients()
+    for number, step in enumerate(plan, 1):
+        scene.wait_for_commits(BETWEEN_STEPS)
+        say(f"step {number}: {step}")
+        scene.happen(step)
+        if hurry and (wrong := check_so_far(scene.history_so_far())):
+            return wrong
+    scene.wait_for_commits(BETWEEN_STEPS)
+    say("the end")
+    scene.end()
+    return check(scene.history())
 
 
 # --- reading everything
@@ -367,21 +441,22 @@ def ends_of(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict
     return {place.partition: answer.result().offset for place, answer in answers.items()}
 
 
-def final_reads(
-    bootstrap: str, topic: str, partitions: int
-) -> Iterator[tuple[str, str, int, tuple[Seen, ...], int, int]]:
-    """The facts of a FinalRead for each partition and isolation level, when no transaction is open any more."""
-    ends = ends_of(bootstrap, topic, partitions, READ_UNCOMMITTED)
-    deadline = time.monotonic() + LIMIT
-    while ends_of(bootstrap, topic, partitions, READ_COMMITTED) != ends and time.monotonic() < deadline:
+def wait_until_stable(bootstrap: str, partitions: int, limit: float) -> dict[str, dict[int, int]]:
+    """The end of each partition of each topic when no transaction is open any more; after the limit, whatever it is."""
+    deadline = time.monotonic() + limit
+    while True:
+        stable, ends = (
+            {topic: ends_of(bootstrap, topic, partitions, isolation) for topic in (INPUT, OUTPUT)}
+            for isolation in (READ_COMMITTED, READ_UNCOMMITTED)  # in this order: a marker makes the log longer
+        )
+        if stable == ends or time.monotonic() > deadline:
+            return ends
         time.sleep(0.1)
-        ends = ends_of(bootstrap, topic, partitions, READ_UNCOMMITTED)  # a marker makes it longer
-    for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-        for partition, (records, reached) in read_whole(bootstrap, topic, partitions, isolation).items():
-            yield isolation, topic, partition, tuple(records), ends[partition], reached
 
 
-def read_whole(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[int, tuple[list[Seen], int]]:
+def read_whole(
+    bootstrap: str, topic: str, partitions: int, isolation: str, limit: float = LIMIT
+) -> dict[int, tuple[list[Seen], int]]:
     """The records of each partition, and where the broker said that it ends."""
     consumer = Consumer(
         {
@@ -397,9 +472,9 @@ def read_whole(bootstrap: str, topic: str, partitions: int, isolation: str) -> d
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     records: dict[int, list[Seen]] = {number: [] for number in range(partitions)}
     reached: dict[int, int] = {}
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + limit
     while len(reached) < partitions and time.monotonic() < deadline:
-        for message in consumer.consume(1000, 1.0):
+        for message in consumer.consume(1000, 0.1):
             error, place = message.error(), Place(topic, message.partition(), message.offset())
             if error is None:
                 records[place.partition].append(Seen(place, message.value().decode()))
@@ -409,10 +484,10 @@ def read_whole(bootstrap: str, topic: str, partitions: int, isolation: str) -> d
     return {number: (records[number], reached.get(number, -1)) for number in records}
 
 
-def group_offsets(bootstrap: str) -> dict[int, int | None]:
+def group_offsets(bootstrap: str, partitions: int, limit: float) -> dict[int, int | None]:
     options = {"bootstrap.servers": bootstrap, "group.id": GROUP, "isolation.level": READ_COMMITTED}
     consumer = Consumer(options | RECONNECT)
-    answers = consumer.committed([TopicPartition(INPUT, number) for number in range(PARTITIONS)], LIMIT)
+    answers = consumer.committed([TopicPartition(INPUT, number) for number in range(partitions)], limit)
     consumer.close()
     return {found.partition: None if found.offset == OFFSET_INVALID else found.offset for found in answers}
 
@@ -423,18 +498,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(2**32)))
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the history is left (default: nowhere)")
+    parser.add_argument("--hurry", action="store_true", help="end with the first violation")
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without ending the clients and the broker
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
-        try:
-            wrong = run(options.keep or Path(folder), options.broker, options.seed, options.steps)
-        except Stuck as stuck:
-            print(f"stuck: {stuck}")
-            return NO_PROGRESS
+        directory = options.keep or Path(folder)
+        wrong = run(directory, options.broker, options.seed, options.steps, hurry=options.hurry)
     for line in wrong:
-        print(line)
+        print(f"wrong: {line}")
     print(f"{len(wrong)} violations, {time.monotonic() - start:.0f} s")
     return VIOLATIONS if wrong else 0
 

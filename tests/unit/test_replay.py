@@ -660,6 +660,48 @@ def test_a_fold_needs_a_snapshot_file(bench: Bench) -> None:
 # --- callbacks and threads
 
 
+def test_what_follows_decisions_is_told_in_their_order_when_they_are_durable(bench: Bench) -> None:
+    told: list[tuple[str | None, str | None]] = []
+
+    def tell(answer: str | None, error: Exception | None) -> None:
+        told.append((answer, error and type(error).__name__))
+
+    for handler in (put("left", "a jar"), refuse, look("left")):
+        bench.shelf.decide(handler, tell)
+
+    assert told == []
+    bench.log.commit()
+    assert told == [("nothing", None), (None, "LookupError"), ("a jar", None)]
+
+
+def test_what_follows_a_lost_decision_hears_of_it(bench: Bench) -> None:
+    told: list[Exception | None] = []
+    bench.shelf.decide(put("left", "a jar"), lambda _, error: told.append(error))
+
+    bench.files.fail("sync")
+    bench.log.commit()
+
+    assert [type(error) for error in told] == [PartitionFailed]
+
+
+def test_what_follows_a_decision_and_raises_keeps_no_answer_from_others(bench: Bench) -> None:
+    bench.shelf.decide(put("left", "a jar"), lambda _answer, _error: 1 // 0)
+    futures = bench.submit(look("left"))
+
+    bench.log.commit()
+
+    assert outcomes(futures) == ["a jar"]
+
+
+def test_it_is_known_how_far_decisions_are_durable(bench: Bench) -> None:
+    bench.answers(put("left", "a jar", "a cup"))
+    bench.submit(put("left", "a pot"))
+
+    assert (bench.shelf.next_offset, bench.shelf.durable_offset) == (3, 2)
+    bench.log.commit()
+    assert (bench.shelf.next_offset, bench.shelf.durable_offset) == (3, 3)
+
+
 def test_a_callback_may_submit(bench: Bench) -> None:
     more: list[Future[str]] = []
     (future,) = bench.submit(put("left", "a jar"))

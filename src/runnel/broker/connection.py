@@ -32,6 +32,7 @@ REQUESTS_UNDER_WAY = 64  # of one connection; clients keep about five
 REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
+PARTS_AT_ONCE = 16  # of answers, to the socket
 SMALL_PIECE = 4 * KIB
 GATHERED_SIZE = 64 * KIB
 ALWAYS_READ = 64 * KIB  # a request of this size is read though memory is short: others' large ones must not stop it
@@ -207,10 +208,14 @@ class Connection(asyncio.Protocol):
             self._begin(self._frames.popleft())
             begun += 1
         self._send()
-        if self._frames and self._may_begin() and not self._turn_planned:
+        if self._frames and self._may_begin():
+            self._plan_turn()
+        self._read_or_wait()
+
+    def _plan_turn(self) -> None:
+        if not self._turn_planned:
             self._turn_planned = True
             self._server.loop.call_soon(self._planned_turn)
-        self._read_or_wait()
 
     def _planned_turn(self) -> None:
         self._turn_planned = False
@@ -293,8 +298,12 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(request, error)
         else:
-            if slot is self._slots[0]:
+            if slot is not self._slots[0]:
+                return
+            if len(self._slots) == 1:
                 self._take_turn()
+            else:  # the next answers may be on their way from the same round: each sending wakes the client
+                self._plan_turn()
 
     def _answered(self, request: Request, slot: Slot, done: asyncio.Future[Body]) -> None:
         if done.cancelled() or self._transport is None:
@@ -330,14 +339,19 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         sent = 0
+        parts: list[Any] = []
         while self._slots and self._slots[0].parts is not None and self._sending and self._muted is None:
             slot = self._slots.popleft()
             sent += slot.size
-            if slot.parts:
-                self._transport.writelines(slot.parts)
+            parts += slot.parts or ()
+            if len(parts) >= PARTS_AT_ONCE:
+                self._transport.writelines(parts)
+                parts = []
             if slot.throttle and not self._stopping:
                 self._server.counters.throttled += 1
                 self._mute(slot.throttle)
+        if parts:
+            self._transport.writelines(parts)
         if sent:
             self._under_way -= sent
             self._server.received.under_way -= sent

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -22,6 +23,15 @@ class Handover:
             self._under_way = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._run)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """On the event loop: what is handed over inside is called at its end, without another turn of the loop."""
+        self._under_way = True
+        try:
+            yield
+        finally:
+            self._run()
 
     def _run(self) -> None:
         self._under_way = False  # first: a call that comes now may not be among those that are run

@@ -6,7 +6,7 @@ no timer and nothing to tune.
 
 Who runs a round? A caller that waits for its append runs it in its own thread, unless a round is under way: then it
 waits for that one, which may take its append along. Appends that nobody waits for in a thread are committed by a
-background thread.
+background thread; those that an event loop submits, by the loop itself as far as it can, see `loop_rounds`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from runnel.clock import Clock
+from runnel.files import Syncs
 from runnel.log.appends import Append
+from runnel.log.loop_rounds import Failure, Loop, LoopRounds
 from runnel.log.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ class GroupCommit:
         self._unsynced: dict[Writer, None] = {}  # relaxed ones that a deadline waits for
         self._lock = threading.Lock()
         self._one_round = threading.Lock()
+        self._asking = 0  # how many wait for the turn: a loop lets them go first
+        self._loop_rounds: LoopRounds | None = None
         self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._woken = False
         self._thread: threading.Thread | None = None
@@ -44,25 +48,40 @@ class GroupCommit:
         if writer not in self._waiting:  # the round that takes it will also take what was just submitted
             with self._lock:
                 self._waiting[writer] = None
-        if wake:
+        if wake and (self._loop_rounds is None or not self._loop_rounds.plan()):
             self._wake_up()
+
+    def run_on(self, loop: Loop, syncs: Syncs, together: Callable[[], AbstractContextManager[object]]) -> None:
+        """From now on the event loop of this thread runs the rounds for what its own callbacks submit."""
+        self._loop_rounds = LoopRounds(self, loop, syncs, together)
 
     def settle(self, append: Append) -> None:
         """Return when the append is answered."""
         while not append.done:
-            with self._one_round:
+            with self.exclusive():
                 if not append.done:
                     self._round()
 
     def round(self) -> None:
-        with self._one_round:
+        with self.exclusive():
             self._round()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """No round is under way inside: for what changes segments in another way."""
-        with self._one_round:
+        with self._lock:
+            self._asking += 1
+        try:
+            if self._loop_rounds is not None:
+                self._loop_rounds.finish()
+            self._one_round.acquire()
+        finally:
+            with self._lock:
+                self._asking -= 1
+        try:
             yield
+        finally:
+            self.end()
 
     def close(self) -> None:
         self._background = False  # no other thread begins, as for the deadlines of relaxed topics
@@ -70,7 +89,10 @@ class GroupCommit:
             self._wake.put(False)
             self._thread.join()
             self._thread = None
-        self.round()
+        with self.exclusive():
+            if self._loop_rounds is not None:
+                self._loop_rounds.close()
+            self._round()
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -84,33 +106,76 @@ class GroupCommit:
         try:
             self._commit(writers)
         except BaseException as error:  # the thread that ran the round was interrupted
-            for writer in writers:
-                if writer.is_under_way:
-                    _fail(writer, "a commit", error)
-                else:
-                    self.enlist(writer, wake=True)  # others may wait for what it has not taken yet
+            self.give_up(writers, error)
             raise
 
     def _commit(self, writers: list[Writer]) -> None:
-        to_sync = [writer for writer in writers if self._write(writer)]
+        failed: list[Failure] = []
+        to_sync = self.write_all(writers, failed)
+        _fail_all(failed)
         for writer, error in zip(to_sync, self._sync_all(to_sync), strict=True):
             if error is None:
-                self._publish(writer, synced=True)
+                self.publish(writer)
             else:
                 _fail(writer, "a sync", error)
 
-    def _write(self, writer: Writer) -> bool:
+    def begin(self) -> list[Writer] | None:
+        """What waits, together with the turn; None if the turn is not to be had now."""
+        if self._asking or not self._one_round.acquire(blocking=False):
+            return None
+        with self._lock:
+            writers, self._waiting = list(self._waiting), {}
+        return writers
+
+    def write_all(self, writers: list[Writer], failed: list[Failure]) -> list[Writer]:
+        """Write what waits in each; the answer are those that are to be synced."""
+        return [writer for writer in writers if self._write(writer, failed)]
+
+    def give_up(self, writers: list[Writer], error: BaseException) -> None:
+        """The round was interrupted: those who wait for what it took are told."""
+        for writer in writers:
+            if writer.is_under_way:
+                _fail(writer, "a commit", error)
+            else:
+                self.enlist(writer, wake=True)  # others may wait for what it has not taken yet
+
+    def hand_over(self, writers: list[Writer]) -> None:
+        """Leave these to the background thread."""
+        with self._lock:
+            self._waiting = dict.fromkeys(writers) | self._waiting
+        self._wake_up()
+
+    def end(self) -> None:
+        """Give up the turn."""
+        self._one_round.release()
+        if self._loop_rounds is not None:
+            self._loop_rounds.come_back()
+
+    def end_failed(self, failed: list[Failure]) -> None:
+        """Let these fail, which touches the disk, then give up the turn. In a thread, if there may be some."""
+        if self._background:
+            threading.Thread(target=self._end_failed, args=(failed,), name="runnel-failed", daemon=True).start()
+        else:
+            self._end_failed(failed)
+
+    def _end_failed(self, failed: list[Failure]) -> None:
+        try:
+            _fail_all(failed)
+        finally:
+            self.end()
+
+    def _write(self, writer: Writer, failed: list[Failure]) -> bool:
         """True if a sync is to follow; otherwise all is said and done."""
         try:
             if writer.write():
                 return True
         except Exception as error:  # whatever it is, those who wait must hear of it
-            _fail(writer, "a write", error)
+            failed.append((writer, "a write", error))
             return False
-        self._publish(writer, synced=False)
+        self.publish(writer, synced=False)
         return False
 
-    def _publish(self, writer: Writer, *, synced: bool) -> None:
+    def publish(self, writer: Writer, *, synced: bool = True) -> None:
         for append in writer.publish(synced=synced):
             append.answer()
         if writer.has_unsynced and writer not in self._unsynced:
@@ -197,6 +262,11 @@ def attempt(writer: Writer, doing: str, action: Callable[[], None]) -> bool:
         _fail(writer, doing, error)
         return False
     return True
+
+
+def _fail_all(failed: list[Failure]) -> None:
+    for writer, doing, error in failed:
+        _fail(writer, doing, error)
 
 
 def _fail(writer: Writer, doing: str, error: BaseException) -> None:

@@ -7,6 +7,8 @@ import os
 import random
 import re
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from runnel.clock import SYSTEM_CLOCK, Clock
@@ -16,6 +18,7 @@ from runnel.log.checkpoints import TopicPartition
 from runnel.log.compaction.background import BackgroundCompaction
 from runnel.log.directory import DELETED_SUFFIX, DataDirectory, remove_folder
 from runnel.log.group_commit import GroupCommit
+from runnel.log.loop_rounds import Loop
 from runnel.log.opening import Finding, open_partition
 from runnel.log.partition import Partition
 from runnel.settings import LogSettings, TopicSettings
@@ -109,6 +112,16 @@ class Log:
                 self._home.forget_partition(name)
                 self._home.synced.start(self._synced_offsets())
         remove_folder(files, gone)
+
+    def commit_on(self, loop: Loop, together: Callable[[], AbstractContextManager[object]]) -> None:
+        """Let the event loop of this thread commit what its callbacks submit, where files can be synced so.
+
+        `together` is a context in which the answers of a round are given. From now on the loop's own thread must not
+        wait for an answer to `submit`: it would wait for itself. `Log.close` ends it.
+        """
+        syncs = self._home.files.syncs()
+        if syncs is not None:
+            self._commits.run_on(loop, syncs, together)
 
     def commit(self) -> None:
         """Run one round of the group commit: for those who submit without a background."""

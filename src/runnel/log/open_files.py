@@ -35,6 +35,11 @@ class OpenFiles:
                         self._open.popitem(last=False)
                     return file
 
+    def known(self, path: str) -> File | None:
+        """The file, if it is open already."""
+        with self._lock:
+            return self._open.get(path)
+
     def forget(self, path: str) -> None:
         """Call it after the path came to mean another file, or none."""
         with self._lock:

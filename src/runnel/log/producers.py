@@ -142,7 +142,9 @@ class Producers:
     def duplicate_of(self, header: BatchHeader) -> Remembered | None:
         """The remembered batch that this one repeats."""
         state = self._states.get(header.producer_id)
-        if state is None or state.epoch != header.producer_epoch:
+        if state is None or state.epoch != header.producer_epoch or not state.batches:
+            return None
+        if header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCES:  # nearly always
             return None
         for batch in state.batches:
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
@@ -188,18 +190,17 @@ class Producers:
 
     def replay(self, header: BatchHeader, now: int, marker: Marker | None = None) -> None:
         """Take note of a batch that stands in the log. A marker that compaction has emptied says nothing any more."""
-        producer_id = header.producer_id
+        base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = header
         if producer_id == NO_PRODUCER_ID:
             return
         state = self._states.get(producer_id)
         if state is None:
-            state = self._states[producer_id] = ProducerState(header.producer_epoch)
-        if header.producer_epoch != state.epoch:
-            state.epoch = header.producer_epoch
+            state = self._states[producer_id] = ProducerState(epoch)
+        if epoch != state.epoch:
+            state.epoch = epoch
             state.batches = []
-        state.last_timestamp = header.max_timestamp
+        state.last_timestamp = timestamp
         state.last_seen = now
-        attributes = header.attributes
         if attributes & CONTROL:
             if marker is not None:
                 state.coordinator_epoch = marker.coordinator_epoch
@@ -208,12 +209,12 @@ class Producers:
                 self.transactions.end(producer_id)
             return
         # Compaction leaves no batch of an open transaction empty: an empty one's transaction has ended.
-        if attributes & TRANSACTIONAL and state.transaction_start == NO_OFFSET and header.count:
-            state.transaction_start = header.base_offset
-            self.transactions.begin(producer_id, header.base_offset)
-        if header.base_sequence == NO_SEQUENCE:
+        if attributes & TRANSACTIONAL and state.transaction_start == NO_OFFSET and count:
+            state.transaction_start = base_offset
+            self.transactions.begin(producer_id, base_offset)
+        if sequence == NO_SEQUENCE:
             return
-        batch = Remembered(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        batch = Remembered((sequence + delta) % SEQUENCES, base_offset + delta, delta, timestamp)
         state.batches = [*state.batches[1 - REMEMBERED :], batch]
 
     def stable_before(self, offset: int) -> int:

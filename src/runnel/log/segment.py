@@ -107,6 +107,10 @@ class Segment:
     def file(self) -> File:
         return self._files.get(self.path)
 
+    def open_file(self) -> File | None:
+        """The same, if it is open already: touches no disk."""
+        return self._files.known(self.path)
+
     # --- the committer's side
 
     def create(self) -> None:

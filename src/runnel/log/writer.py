@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
-from runnel.files import Buffer, replace_file
+from runnel.files import Buffer, Syncs, replace_file
 from runnel.log.admission import admit
 from runnel.log.appends import Append, Appended
 from runnel.log.directory import DataDirectory
@@ -57,6 +57,7 @@ class Writer:
         "_home",
         "_lock",
         "_pending",
+        "_prepared",
         "_run",
         "_started",
         "_synced_largest",
@@ -100,6 +101,7 @@ class Writer:
         self._lock = threading.Lock()
         self._pending: list[Append] = []
         self._taken: list[Append] = []  # by the round under way
+        self._prepared: int | None = None  # when they were taken, if that was before the write
         self._run: list[Append] = []  # those of them that go into the active segment
         self._unsynced_records = 0
         self._unsynced_since: int | None = None
@@ -167,14 +169,47 @@ class Writer:
 
     # --- a round: write, sync, publish
 
-    def write(self) -> bool:
-        """Write all that waits; True if a sync is to follow."""
+    def prepare(self, syncs: Syncs) -> int | None:
+        """Take what waits, for `write`, if that only has to append to an open file; the answer is how many bytes.
+
+        None if it would have to do more, or if these cannot sync the file. Nothing is taken then.
+        """
+        segment, now = self.segments.active, self._home.clock.now()
         with self._lock:
+            size = sum([append.header.size for append in self._pending if append.data is not None])
+            file = segment.open_file()
+            if file is None or not syncs.takes(file) or not self._fits(segment, size, now):
+                return None
             self._taken, self._pending = self._pending, []
+            self._prepared = now
+        return size
+
+    def _fits(self, segment: Segment, size: int, now: int) -> bool:
+        return (
+            segment.size + size <= self.settings.segment_bytes
+            and self.next_offset - segment.base_offset <= INT32_MAX
+            and (now < self.roll_at or not segment.size)
+            and segment.damage is None
+            and self.leader_epoch <= self.epochs.latest
+        )
+
+    def put_back(self) -> None:
+        """What was prepared is not written after all: it waits again."""
+        with self._lock:
+            if self._prepared is not None:
+                self._prepared = None
+                self._taken, self._pending = [], self._taken + self._pending
+
+    def write(self) -> bool:
+        """Write all that waits, or what was prepared; True if a sync is to follow."""
+        now, self._prepared = self._prepared, None
+        if now is None:
+            now = self._home.clock.now()
+            with self._lock:
+                self._taken, self._pending = self._pending, []
         self._run = []
         segment = self.segments.active
         position, offset = segment.size, segment.next_offset
-        now = self._home.clock.now()
         for append in self._taken:
             if append.data is not None:
                 header = append.header

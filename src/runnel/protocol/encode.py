@@ -12,9 +12,8 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
-from runnel.protocol.hot import single_produce_answer
+from runnel.protocol.hot import WRITTEN_BY_HAND
 from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Structure, runs_of, schema
-from runnel.protocol.versions import Api
 from runnel.records.codecs import Buffer
 
 Put = Callable[[bytearray, Any], None]
@@ -68,11 +67,12 @@ class Encoder:
 @cache
 def response_encoder(api_key: int, version: int) -> Encoder:
     known = schema(api_key, version)
+    by_hand = WRITTEN_BY_HAND.get(api_key)
     return Encoder(
         known.response,
         flexible=known.flexible_answer,
         flexible_header=known.flexible_answer_header,
-        by_hand=partial(single_produce_answer, version) if api_key == Api.PRODUCE else None,
+        by_hand=partial(by_hand, version) if by_hand is not None else None,
     )
 
 

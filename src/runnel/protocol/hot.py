@@ -1,4 +1,5 @@
-"""The one message that comes thousands of times a second, read and written by hand: a Produce of a single batch.
+"""The messages that come thousands of times a second, read and written by hand: a Produce of a single batch, and the
+partitions of one topic that join a transaction.
 
 What is here gives exactly what `decode` and `encode` give, in a quarter of the time, or None: then they are asked.
 """
@@ -6,11 +7,12 @@ What is here gives exactly what `decode` and `encode` give, in a quarter of the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from runnel.protocol.frames import unsigned_varint
+from runnel.protocol.versions import Api
 
 FLEXIBLE_SINCE = 9
 IDS_SINCE = 13
@@ -22,17 +24,31 @@ THROTTLE = struct.Struct(">i")
 ONE = 2  # as a compact array's length is written
 OFFSETS_AND_TIME = ("base_offset", "log_append_time", "log_start_offset")
 LONGEST_NAME = 0x7F  # whose length is one byte
+LONGEST_STRING = 2**15 - 1
+SHORT = struct.Struct(">h")
+ADDING_IS_FLEXIBLE_SINCE = 3
+ADDING_PRODUCER = struct.Struct(">qhih")  # producer id, epoch, number of topics, length of the first one's name
+ADDED_HEAD = struct.Struct(">iih")  # throttle time, number of topics, length of the first one's name
+MOST_ADDED = 100  # partitions; more are rare
 NO_TAGS = (0, 0, 0)  # of the partition, of the topic, of the request
 NO_ERRORS = b"\x01\x00\x00\x00"  # no record errors, no message; no tags of the partition, none of the topic
 
 
 def read_single_produce(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
-    """The body from `start` to `end` of a Produce without a transaction, of one batch for one partition."""
+    """The body from `start` to `end` of a Produce of one batch for one partition."""
     try:
-        if version < FLEXIBLE_SINCE or data[start] != 0 or data[start + 7] != ONE:
+        if version < FLEXIBLE_SINCE:
             return None
-        acks, timeout = ACKS_AND_TIMEOUT.unpack_from(data, start + 1)
-        position = start + 8
+        transactional_id, position = None, start + 1
+        if size := data[start]:
+            if size >= 0x80:
+                return None
+            position = start + size
+            transactional_id = data[start + 1 : position].decode()
+        if data[position + 6] != ONE:
+            return None
+        acks, timeout = ACKS_AND_TIMEOUT.unpack_from(data, position)
+        position += 7
         name, topic_id = "", None
         if version >= IDS_SINCE:
             topic_id = UUID(bytes=data[position : position + 16])
@@ -56,7 +72,7 @@ def read_single_produce(data: bytes, start: int, end: int, version: int) -> dict
         return None
     partition = {"index": index, "records": memoryview(data)[position:stop]}
     topic = {"name": name, "topic_id": topic_id, "partition_data": [partition]}
-    return {"transactional_id": None, "acks": acks, "timeout": timeout, "topic_data": [topic]}
+    return {"transactional_id": transactional_id, "acks": acks, "timeout": timeout, "topic_data": [topic]}
 
 
 def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None:
@@ -78,8 +94,68 @@ def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None
     return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(*numbers), NO_ERRORS, THROTTLE.pack(throttle))
 
 
+def read_added_partitions(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
+    """The body of an AddPartitionsToTxn for partitions of one topic, as it was before it became flexible."""
+    if version >= ADDING_IS_FLEXIBLE_SINCE:
+        return None
+    try:
+        (size,) = SHORT.unpack_from(data, start)
+        position = start + SHORT.size + size
+        producer_id, epoch, topics, name_size = ADDING_PRODUCER.unpack_from(data, position)
+        if size < 0 or topics != 1 or name_size < 0:
+            return None
+        transactional_id = data[start + SHORT.size : position].decode()
+        name_at = position + ADDING_PRODUCER.size
+        position = name_at + name_size
+        (count,) = INDEX.unpack_from(data, position)
+        position += INDEX.size
+        if not 0 <= count <= MOST_ADDED or position + count * INDEX.size != end:
+            return None
+        topic = {
+            "name": data[name_at : name_at + name_size].decode(),
+            "partitions": list(struct.unpack_from(f">{count}i", data, position)),
+        }
+    except (ValueError, struct.error):
+        return None
+    return {
+        "transactions": (),
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": producer_id,
+        "v3_and_below_producer_epoch": epoch,
+        "v3_and_below_topics": [topic],
+    }
+
+
+def added_partitions_answer(version: int, body: Mapping[str, Any]) -> bytes | None:
+    """The answer to it."""
+    if version >= ADDING_IS_FLEXIBLE_SINCE or len(body["results_by_topic_v3_and_below"]) != 1:
+        return None
+    (topic,) = body["results_by_topic_v3_and_below"]
+    results = topic["results_by_partition"]
+    name = topic["name"].encode()
+    if len(results) > MOST_ADDED or len(name) > LONGEST_STRING:
+        return None
+    try:
+        numbers = [each[field] for each in results for field in ("partition_index", "partition_error_code")]
+        throttle = body["throttle_time"]
+    except KeyError:  # it has a default
+        return None
+    head = ADDED_HEAD.pack(throttle, 1, len(name))
+    return b"%b%b%b%b" % (head, name, INDEX.pack(len(results)), struct.pack(">" + "ih" * len(results), *numbers))
+
+
 def _named(topic: Mapping[str, Any], version: int) -> bytes | None:
     if version >= IDS_SINCE:
         return None if topic["topic_id"] is None else topic["topic_id"].bytes
     name: bytes = topic["name"].encode()
     return bytes((len(name) + 1,)) + name if len(name) < LONGEST_NAME else None
+
+
+READ_BY_HAND: Mapping[int, Callable[[bytes, int, int, int], dict[str, Any] | None]] = {
+    Api.PRODUCE: read_single_produce,
+    Api.ADD_PARTITIONS_TO_TXN: read_added_partitions,
+}
+WRITTEN_BY_HAND: Mapping[int, Callable[[int, Mapping[str, Any]], bytes | None]] = {
+    Api.PRODUCE: single_produce_answer,
+    Api.ADD_PARTITIONS_TO_TXN: added_partitions_answer,
+}

@@ -13,15 +13,38 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from runnel.errors import CorruptBatch, InvalidBatch
-from runnel.records.batch import CONTROL, TRANSACTIONAL, Producer, build_batch, parse_header, records_of
+from runnel.records.batch import (
+    CONTROL,
+    LENGTH_PREFIX,
+    MAGIC,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    Producer,
+    build_batch,
+    parse_header,
+    records_of,
+)
 from runnel.records.codecs import Buffer
-from runnel.records.record import Record
+from runnel.records.record import INT64_MAX, Record
 
 KEY = struct.Struct(">hh")
 VALUE = struct.Struct(">hi")
 VERSION = 0
 ABORT, COMMIT = 0, 1
+
+# A marker as we write it, whole: several end each transaction, so they are not put together from records.
+START = struct.Struct(">qiibI")  # up to the checksum
+CHECKED = struct.Struct(">hiqqqhii5shhshis")  # the rest of the header, and the record
+BEFORE_KEY = b"\x20\x00\x00\x00\x08"  # lengths of the record and of its key; no attributes, no deltas
+BEFORE_VALUE = b"\x0c"
+NO_HEADERS = b"\x00"
+ATTRIBUTES = TRANSACTIONAL | CONTROL
+SIZE = START.size + CHECKED.size
+LENGTH = SIZE - LENGTH_PREFIX
+OUR_OWN = (ATTRIBUTES, 0, 1, BEFORE_KEY, VERSION, BEFORE_VALUE, VERSION, NO_HEADERS)
 
 
 class Marker(NamedTuple):
@@ -35,21 +58,51 @@ def build_marker(
     producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int, timestamp: int
 ) -> bytes:
     """The batch that ends this producer's transaction; InvalidBatch if a number does not fit into it."""
+    kind = COMMIT if committed else ABORT
+    try:
+        checked = CHECKED.pack(
+            ATTRIBUTES, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
+            BEFORE_KEY, VERSION, kind, BEFORE_VALUE, VERSION, coordinator_epoch, NO_HEADERS,
+        )  # fmt: skip
+    except struct.error:
+        return _put_together(producer_id, producer_epoch, kind, coordinator_epoch, timestamp)  # tells which number
+    return START.pack(0, LENGTH, -1, MAGIC, crc32c(checked)) + checked
+
+
+def _put_together(producer_id: int, producer_epoch: int, kind: int, coordinator_epoch: int, timestamp: int) -> bytes:
     try:
         value = VALUE.pack(VERSION, coordinator_epoch)
     except struct.error as error:
         raise InvalidBatch(f"no coordinator epoch of 32 bits: {coordinator_epoch!r}") from error
-    key = KEY.pack(VERSION, COMMIT if committed else ABORT)
-    producer = Producer(producer_id, producer_epoch)
-    return build_batch([Record(value, key, timestamp)], producer=producer, attributes=TRANSACTIONAL | CONTROL)
+    record = Record(value, KEY.pack(VERSION, kind), timestamp)
+    return build_batch([record], producer=Producer(producer_id, producer_epoch), attributes=ATTRIBUTES)
 
 
 def parse_marker(batch: Buffer, position: int = 0) -> Marker:
     """What the marker at `position` says; CorruptBatch if it is not whole, InvalidBatch if it is none."""
+    marker = _of_our_own(batch, position)
+    if marker is not None:
+        return marker
     records = records_of(batch, position)
     if not parse_header(batch, position).is_control or len(records) != 1:
         raise InvalidBatch(f"a batch of {len(records)} records is no marker of a transaction")
     return marker_in(records[0])
+
+
+def _of_our_own(batch: Buffer, position: int) -> Marker | None:
+    """What it says, if it is whole and looks as we write it."""
+    if len(batch) < position + SIZE:
+        return None
+    base_offset, length, _, magic, checksum = START.unpack_from(batch, position)
+    if length != LENGTH or magic != MAGIC or not 0 <= base_offset < INT64_MAX:
+        return None
+    attributes, delta, _, _, _, _, _, count, *record = CHECKED.unpack_from(batch, position + START.size)
+    before_key, version, kind, before_value, value_version, coordinator_epoch, headers = record
+    if (attributes, delta, count, before_key, version, before_value, value_version, headers) != OUR_OWN:
+        return None
+    if kind not in (ABORT, COMMIT) or crc32c(memoryview(batch)[position + START.size : position + SIZE]) != checksum:
+        return None
+    return Marker(kind == COMMIT, coordinator_epoch)
 
 
 def marker_in(record: Record) -> Marker:

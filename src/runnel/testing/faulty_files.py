@@ -18,7 +18,7 @@ import os
 from random import Random
 
 from runnel.testing.inodes import Folder, Inode, Move, Node, Tree, error
-from runnel.testing.machine import KILLED, POWER_CUT, Crashed, FaultyFile, FaultyLock, Machine
+from runnel.testing.machine import KILLED, POWER_CUT, Crashed, FaultyFile, FaultyLock, FaultySyncs, Machine
 from runnel.testing.power_cut import PowerCut
 
 __all__ = ["Crashed", "FaultyFiles"]
@@ -136,6 +136,9 @@ class FaultyFiles(Machine):
         file.truncate(0)
         file.write([f"{os.getpid()}\n".encode()], 0)
         return FaultyLock(self, inode)
+
+    def syncs(self) -> FaultySyncs:
+        return FaultySyncs()
 
 
 def file_of(node: Node, path: str) -> Inode:

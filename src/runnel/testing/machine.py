@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from random import Random
 
 from runnel.clock import Clock
-from runnel.files import Buffer
+from runnel.files import Buffer, File
 from runnel.testing.faults import Fault, Faults
 from runnel.testing.inodes import Folder, Inode, Tree, Truncation, Write
 
@@ -139,6 +139,50 @@ class FaultyFile:
             self._inode.fail_sync()
             raise
         self._inode.sync()
+
+
+class FaultySyncs:
+    """Syncs that are done when their answers are asked for: whatever happens in between finds them not done."""
+
+    most = 64
+
+    def __init__(self) -> None:
+        self._begun: list[FaultyFile] = []
+        self.descriptor, self._bell = os.pipe()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def takes(self, file: File) -> bool:
+        return isinstance(file, FaultyFile)
+
+    def begin(self, files: Sequence[File]) -> int:
+        self._begun = [file for file in files if isinstance(file, FaultyFile)]
+        os.write(self._bell, b"!")
+        return len(files)
+
+    def answers(self) -> list[tuple[int, OSError | None]]:
+        begun, self._begun = self._begun, []
+        if begun:
+            os.read(self.descriptor, 1)
+        return [(number, _failure_of(file)) for number, file in enumerate(begun)]
+
+    def wait(self) -> list[tuple[int, OSError | None]]:
+        return self.answers()
+
+    def close(self) -> None:
+        descriptors, self.descriptor, self._bell = (self.descriptor, self._bell), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _failure_of(file: FaultyFile) -> OSError | None:
+    try:
+        file.sync()
+    except OSError as error:
+        return error
+    return None
 
 
 class FaultyLock:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from runnel.errors import MalformedRequest
 from runnel.protocol.decode import _read, _request_reader
 from runnel.protocol.encode import Encoder, request_encoder
-from runnel.protocol.hot import FLEXIBLE_SINCE, IDS_SINCE, read_single_produce, single_produce_answer
+from runnel.protocol.hot import (
+    FLEXIBLE_SINCE,
+    IDS_SINCE,
+    added_partitions_answer,
+    read_added_partitions,
+    read_single_produce,
+    single_produce_answer,
+)
 from runnel.protocol.schemas import schema
 from runnel.protocol.versions import SERVED, Api
 
@@ -57,15 +64,15 @@ answers = st.fixed_dictionaries(
 )
 
 
-def general(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
+def general(data: bytes, start: int, end: int, version: int, api: Api = Api.PRODUCE) -> dict[str, Any] | None:
     try:
-        return _read(_request_reader(Api.PRODUCE, version), data, start, end)
+        return _read(_request_reader(api, version), data, start, end)
     except MalformedRequest:
         return None
 
 
-def body_of(version: int, request: dict[str, Any]) -> bytes:
-    return b"".join(bytes(part) for part in request_encoder(Api.PRODUCE, version)(request))
+def body_of(version: int, request: dict[str, Any], api: Api = Api.PRODUCE) -> bytes:
+    return b"".join(bytes(part) for part in request_encoder(api, version)(request))
 
 
 @given(versions, requests, st.binary(max_size=5), st.binary(max_size=5))
@@ -88,10 +95,17 @@ def test_changed_bytes_are_read_so_too(version: int, request: dict[str, Any], da
     assert by_hand is None or by_hand == general(changed, 0, len(changed), version)
 
 
-@given(st.integers(FLEXIBLE_SINCE, SERVED[Api.PRODUCE].most), numbers, st.binary(min_size=1, max_size=300))
-def test_the_common_request_is_not_left_to_the_general_reader(version: int, index: int, records: bytes) -> None:
+@given(
+    st.integers(FLEXIBLE_SINCE, SERVED[Api.PRODUCE].most),
+    numbers,
+    st.binary(min_size=1, max_size=300),
+    st.none() | st.text(max_size=30),
+)
+def test_the_common_request_is_not_left_to_the_general_reader(
+    version: int, index: int, records: bytes, transactional_id: str | None
+) -> None:
     topic = {"name": "t", "topic_id": UUID(int=7), "partition_data": [{"index": index, "records": records}]}
-    body = body_of(version, {"transactional_id": None, "acks": -1, "timeout": 1, "topic_data": [topic]})
+    body = body_of(version, {"transactional_id": transactional_id, "acks": -1, "timeout": 1, "topic_data": [topic]})
     assert read_single_produce(body, 0, len(body), version) is not None
 
 
@@ -110,3 +124,63 @@ def is_common(version: int, responses: list[dict[str, Any]]) -> bool:
         return False
     named = responses[0]["topic_id"] if version >= IDS_SINCE else len(responses[0]["name"].encode()) < 127
     return bool(named) and not responses[0]["partition_responses"][0]["error_code"]
+
+
+# --- partitions that join a transaction
+
+ADD = Api.ADD_PARTITIONS_TO_TXN
+adding_versions = st.integers(0, 3)
+added_topics = st.fixed_dictionaries({"name": names, "partitions": st.lists(numbers, max_size=150)})
+added = st.fixed_dictionaries(
+    {
+        "v3_and_below_transactional_id": names,
+        "v3_and_below_producer_id": offsets,
+        "v3_and_below_producer_epoch": st.integers(-(2**15), 2**15 - 1),
+        "v3_and_below_topics": mostly_one(added_topics),
+    }
+)
+
+
+@given(adding_versions, added, st.binary(max_size=5), st.binary(max_size=5))
+def test_partitions_that_join_are_read_as_the_general_reader_reads_them(
+    version: int, request: dict[str, Any], before: bytes, after: bytes
+) -> None:
+    body = body_of(version, request, ADD)
+    data, start, end = before + body + after, len(before), len(before) + len(body)
+    by_hand = read_added_partitions(data, start, end, version)
+    assert by_hand is None or by_hand == general(data, start, end, version, ADD)
+    topics = request["v3_and_below_topics"]
+    if version < 3 and len(topics) == 1 and len(topics[0]["partitions"]) <= 100:
+        assert by_hand is not None
+
+
+@given(adding_versions, added, st.data())
+def test_changed_bytes_of_them_are_read_so_too(version: int, request: dict[str, Any], data: st.DataObject) -> None:
+    body = bytearray(body_of(version, request, ADD))
+    for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
+        body[position] = data.draw(st.integers(0, 255))
+    changed = bytes(body[: data.draw(st.integers(0, len(body)))]) if data.draw(st.booleans()) else bytes(body)
+    by_hand = read_added_partitions(changed, 0, len(changed), version)
+    assert by_hand is None or by_hand == general(changed, 0, len(changed), version, ADD)
+
+
+added_results = st.fixed_dictionaries({"partition_index": numbers, "partition_error_code": st.integers(-1, 100)})
+added_answers = st.fixed_dictionaries(
+    {
+        "results_by_topic_v3_and_below": mostly_one(
+            st.fixed_dictionaries({"name": names, "results_by_partition": st.lists(added_results, max_size=150)})
+        ),
+        "throttle_time": numbers,
+    }
+)
+
+
+@given(adding_versions, added_answers)
+def test_the_answer_to_them_is_written_as_the_general_writer_writes_it(version: int, answer: dict[str, Any]) -> None:
+    known = schema(ADD, version)
+    encoder = Encoder(known.response, flexible=known.flexible_answer, flexible_header=known.flexible_answer_header)
+    by_hand = added_partitions_answer(version, answer)
+    assert by_hand is None or by_hand == b"".join(bytes(part) for part in encoder(answer))
+    topics = answer["results_by_topic_v3_and_below"]
+    if version < 3 and len(topics) == 1 and len(topics[0]["results_by_partition"]) <= 100:
+        assert by_hand is not None

@@ -32,6 +32,22 @@ def test_answers_leave_in_the_order_of_the_requests(stage: Room):
     assert transport.answers == [1, 2, 3]
 
 
+def test_answers_of_the_same_moment_leave_together(stage: Room, monkeypatch):
+    stage.handlers.at_once = False
+    connection, transport = stage.connect()
+    written = []
+    monkeypatch.setattr(transport, "writelines", lambda parts: written.append(b"".join(bytes(part) for part in parts)))
+    connection.data_received(ask(1) + ask(2) + ask(3) + ask(4))
+    for number in (1, 2, 3):
+        stage.handlers.later[number].set_result(stage.handlers.body())
+    stage.loop.turn(3)
+    assert len(written) == 1
+    stage.handlers.later[4].set_result(stage.handlers.body())
+    stage.loop.turn(3)
+    transport.written = b"".join(written)
+    assert (len(written), transport.answers) == (2, [1, 2, 3, 4])
+
+
 def test_a_connection_begins_so_many_requests_and_no_more(stage: Room):
     stage.handlers.at_once = False
     connection, transport = stage.connect()

@@ -85,6 +85,25 @@ def test_a_call_made_by_a_call_comes_after_it():
     assert arrived == ["first", "second"]
 
 
+def test_calls_made_together_are_run_at_the_end_and_wake_nobody():
+    loop = Loop()
+    wakes = []
+    arrived: list[int] = []
+    handover = Handover(loop)
+    loop.call_soon_threadsafe = lambda function: wakes.append(function)  # type: ignore[assignment,misc,return-value]
+    handover.call(arrived.append, 1)
+    with handover.together():
+        handover.call(arrived.append, 2)
+        handover.call(arrived.append, 3)
+        assert arrived == []
+    assert arrived == [1, 2, 3]
+    assert len(wakes) == 1, "that of the first"
+    wakes[0]()
+    handover.call(arrived.append, 4)
+    assert len(wakes) == 2
+    loop.close()
+
+
 def test_a_call_after_the_loop_was_closed_is_dropped():
     loop = Loop()
     loop.close()

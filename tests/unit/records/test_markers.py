@@ -1,16 +1,24 @@
+import struct
+
 import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records import (
     CONTROL,
+    TRANSACTIONAL,
     Marker,
     Producer,
     Record,
     build_batch,
     build_marker,
+    marker_in,
     parse_header,
     parse_marker,
     place,
+    records_of,
 )
 
 MARKER = build_marker(1234, 7, committed=True, coordinator_epoch=5, timestamp=1_700_000_000_000)
@@ -106,3 +114,55 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         build_marker(1, 0, committed=True, coordinator_epoch=2**31, timestamp=1)
     with pytest.raises(InvalidBatch, match="producer_epoch = 32768"):
         build_marker(1, 2**15, committed=True, coordinator_epoch=0, timestamp=1)
+
+
+def integers(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+markers = st.tuples(integers(64), integers(16), st.booleans(), integers(32), integers(64))
+
+
+def built(producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, timestamp: int) -> bytes:
+    return build_marker(
+        producer_id, epoch, committed=committed, coordinator_epoch=coordinator_epoch, timestamp=timestamp
+    )
+
+
+@given(markers)
+def test_a_marker_is_the_batch_that_its_record_would_make(marker: tuple[int, int, bool, int, int]) -> None:
+    producer_id, epoch, committed, coordinator_epoch, timestamp = marker
+    record = Record(struct.pack(">hi", 0, coordinator_epoch), struct.pack(">hh", 0, committed), timestamp)
+    batch = build_batch([record], producer=Producer(producer_id, epoch), attributes=TRANSACTIONAL | CONTROL)
+    assert built(*marker) == batch
+
+
+def said_by(batch: bytes, position: int) -> Marker | type[Exception]:
+    try:
+        return parse_marker(batch, position)
+    except (CorruptBatch, InvalidBatch) as error:
+        return type(error)
+
+
+def said_by_its_record(batch: bytes, position: int) -> Marker | type[Exception]:
+    try:
+        records = records_of(batch, position)
+        if not parse_header(batch, position).is_control or len(records) != 1:
+            return InvalidBatch
+        return marker_in(records[0])
+    except (CorruptBatch, InvalidBatch) as error:
+        return type(error)
+
+
+@given(markers, st.binary(max_size=3), st.binary(max_size=3), st.data())
+def test_a_marker_whose_bytes_changed_is_read_by_its_record(
+    marker: tuple[int, int, bool, int, int], before: bytes, after: bytes, data: st.DataObject
+) -> None:
+    batch = bytearray(before + built(*marker) + after)
+    for position in data.draw(st.lists(st.integers(0, len(batch) - 1), max_size=2)):
+        batch[position] = data.draw(st.integers(0, 255))
+    size = len(before) + 78
+    if data.draw(st.booleans()) and len(batch) >= size:  # somebody built it so
+        batch[len(before) + 17 : len(before) + 21] = struct.pack(">I", crc32c(batch[len(before) + 21 : size]))
+    changed = bytes(batch[: data.draw(st.integers(0, len(batch)))]) if data.draw(st.booleans()) else bytes(batch)
+    assert said_by(changed, len(before)) == said_by_its_record(changed, len(before))

@@ -14,12 +14,12 @@ Errors for all partitions: INVALID_REQUEST (no transactional id), INVALID_PRODUC
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
-from runnel.broker.request import Body, Request
+from runnel.broker.request import Answer, Body, Later, Request
 from runnel.broker.topics import INTERNAL
 from runnel.broker.transactions import ProducerEpoch, TopicPartition
 from runnel.broker.transactions.mistakes import told_as
@@ -33,45 +33,71 @@ FIRST_GENERATION = 1
 Results = Mapping[TopicPartition, ErrorCode]
 
 
-async def handle(node: Node, request: Request) -> Body:
+def handle(node: Node, request: Request) -> Answer:
+    return _many(node, request) if request.version >= MANY_SINCE else _one(node, request)
+
+
+def _one(node: Node, request: Request) -> Answer:
     body = request.body
-    if request.version >= MANY_SINCE:
-        transactions = [
-            {
-                "transactional_id": asked["transactional_id"],
-                "topic_results": _by_topic(asked["topics"], await _added(node, request, asked)),
-            }
-            for asked in body["transactions"]
-        ]
-        return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results_by_transaction": transactions}
-    asked = {
-        "transactional_id": body["v3_and_below_transactional_id"],
-        "producer_id": body["v3_and_below_producer_id"],
-        "producer_epoch": body["v3_and_below_producer_epoch"],
-        "topics": body["v3_and_below_topics"],
-        "verify_only": False,
-    }
-    results = await _added(node, request, asked)
-    return {"throttle_time": 0, "results_by_topic_v3_and_below": _by_topic(asked["topics"], results)}
+    topics = body["v3_and_below_topics"]
+    answer = Later()
+
+    def tell(results: Results) -> None:
+        answer.give({"throttle_time": 0, "results_by_topic_v3_and_below": _by_topic(topics, results)})
+
+    producer = ProducerEpoch(body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"])
+    _add(node, request, body["v3_and_below_transactional_id"], producer, _places(topics), tell)
+    return answer
+
+
+async def _many(node: Node, request: Request) -> Body:
+    results = [
+        {
+            "transactional_id": asked["transactional_id"],
+            "topic_results": _by_topic(asked["topics"], await _added(node, request, asked)),
+        }
+        for asked in request.body["transactions"]
+    ]
+    return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
 async def _added(node: Node, request: Request, asked: dict[str, Any]) -> Results:
-    places = [TopicPartition(topic["name"], number) for topic in asked["topics"] for number in topic["partitions"]]
     name, producer = asked["transactional_id"], ProducerEpoch(asked["producer_id"], asked["producer_epoch"])
-    if not name:
-        return dict.fromkeys(places, ErrorCode.INVALID_REQUEST)
-    if asked["verify_only"]:
+    places = _places(asked["topics"])
+    if name and asked["verify_only"]:
         return {place: await _verified(node, name, producer, place) for place in places}
-    mistakes = {place: _mistake(node, place) for place in places}
-    if any(mistakes.values()):
-        return {place: mistake or ErrorCode.OPERATION_NOT_ATTEMPTED for place, mistake in mistakes.items()}
-    code = ErrorCode.NONE
-    try:
-        added = node.transactions.add(name, producer, places, FIRST_GENERATION)
-        await asyncio.wrap_future(added, loop=node.loop)
-    except (Refusal, RunnelError) as error:
-        code = told_as(error, knows_fenced=request.version >= FENCED_SINCE)
-    return dict.fromkeys(places, code)
+    results: asyncio.Future[Results] = node.loop.create_future()
+    _add(node, request, name, producer, places, results.set_result)
+    return await results
+
+
+def _places(topics: list[dict[str, Any]]) -> list[TopicPartition]:
+    return [TopicPartition(topic["name"], number) for topic in topics for number in topic["partitions"]]
+
+
+def _add(
+    node: Node,
+    request: Request,
+    name: str,
+    producer: ProducerEpoch,
+    places: list[TopicPartition],
+    tell: Callable[[Results], object],
+) -> None:
+    if not name:
+        tell(dict.fromkeys(places, ErrorCode.INVALID_REQUEST))
+        return
+    mistakes = {place: mistake for place in places if (mistake := _mistake(node, place))}
+    if mistakes:
+        tell({place: mistakes.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places})
+        return
+
+    def answer(refused: BaseException | None) -> None:
+        code = ErrorCode.NONE if refused is None else told_as(refused, knows_fenced=request.version >= FENCED_SINCE)
+        tell(dict.fromkeys(places, code))
+
+    node.transactions.add_then(
+        name, producer, places, FIRST_GENERATION, lambda refused: node.handover.call(answer, refused)
+    )
 
 
 async def _verified(node: Node, name: str, producer: ProducerEpoch, place: TopicPartition) -> ErrorCode:

@@ -12,11 +12,12 @@ before version 2), CONCURRENT_TRANSACTIONS (the markers take longer than five se
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
-from runnel.broker.request import Body, Request
+from runnel.broker.request import Answer, Later, Request
 from runnel.broker.transactions import ProducerEpoch
 from runnel.broker.transactions.mistakes import told_as
 from runnel.errors import RunnelError
@@ -26,18 +27,32 @@ FENCED_SINCE = 2
 SECOND_GENERATION_SINCE = 5
 NONE = ProducerEpoch(-1, -1)
 
+logger = logging.getLogger(__name__)
 
-async def handle(node: Node, request: Request) -> Body:
+
+def handle(node: Node, request: Request) -> Answer:
     body = request.body
     if not body["transactional_id"]:
         return _answer(ErrorCode.INVALID_REQUEST)
     producer = ProducerEpoch(body["producer_id"], body["producer_epoch"])
     version = 2 if request.version >= SECOND_GENERATION_SINCE else 1
-    try:
-        after = await node.transactions.end(body["transactional_id"], producer, version, committed=body["committed"])
-    except (Refusal, RunnelError) as error:
-        return _answer(told_as(error, knows_fenced=request.version >= FENCED_SINCE))
-    return _answer(ErrorCode.NONE, after)
+    answer = Later()
+
+    def tell(after: ProducerEpoch | None, error: Exception | None) -> None:
+        if after is not None:
+            answer.give(_answer(ErrorCode.NONE, after))
+        else:
+            answer.give(_refusal(error, request.version))
+
+    node.transactions.end(body["transactional_id"], producer, version, tell, committed=body["committed"])
+    return answer
+
+
+def _refusal(error: Exception | None, version: int) -> dict[str, Any]:
+    if not isinstance(error, Refusal | RunnelError):
+        logger.error("a transaction could not be ended", exc_info=error)
+        return _answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _answer(told_as(error, knows_fenced=version >= FENCED_SINCE))
 
 
 def _answer(error: ErrorCode, producer: ProducerEpoch = NONE) -> dict[str, Any]:

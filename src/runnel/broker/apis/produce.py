@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
@@ -47,16 +47,26 @@ def handle(node: Node, request: Request) -> Answer:
     return Production(node, request).start()
 
 
+class _First(NamedTuple):
+    """A batch that waits to be admitted."""
+
+    place: TopicPartition
+    partition: Partition
+    batch: memoryview
+    result: dict[str, Any]
+
+
 class Production(Later):
     """One request on its way: answered when the last of its batches is."""
 
-    __slots__ = ("_node", "_pending", "_request", "_responses", "_written")
+    __slots__ = ("_joining", "_node", "_pending", "_request", "_responses", "_written")
 
     def __init__(self, node: Node, request: Request) -> None:
         super().__init__()
         self._node = node
         self._request = request
         self._responses: list[dict[str, Any]] = []
+        self._joining: dict[ProducerEpoch, list[_First]] = {}
         self._pending = 0
         self._written = 0
 
@@ -68,6 +78,8 @@ class Production(Later):
             mistake = None
         for topic in self._request.body["topic_data"]:
             self._take_topic(topic, mistake)
+        for producer, batches in self._joining.items():
+            self._ask(producer, batches)
         return self if self._pending else self._answer()
 
     # --- appending
@@ -128,7 +140,8 @@ class Production(Later):
     def _admit(
         self, topic: Topic, number: int, partition: Partition, batch: memoryview, result: dict[str, Any]
     ) -> None:
-        """The first batch of a transaction in a partition has to be admitted by the coordinator; the others follow."""
+        """The first batch of a transaction in a partition has to be admitted by the coordinator; the others follow, and
+        so do all if the partition was added before, durably."""
         name = self._request.body["transactional_id"]
         if not name:
             raise Refusal(
@@ -138,25 +151,40 @@ class Production(Later):
         producer = ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
         place = TopicPartition(topic.name, number)
         transactions = self._node.transactions
-        if partition.has_transaction(*producer) and not transactions.is_admitting(producer.producer_id, place):
+        is_in = transactions.has(name, producer, place) or partition.has_transaction(*producer)
+        if is_in and not transactions.is_admitting(producer.producer_id, place):
             self._submit(partition, batch, result)
             self._pending += 1
             return
 
-        def then(refused: BaseException | None) -> None:
-            try:
-                if refused is not None:
-                    raise refused
-                self._submit(partition, batch, result)
-            except (Refusal, RunnelError) as error:
-                abortable = self._request.version >= ABORTABLE_SINCE
-                result["error_code"] = told_as(error, knows_fenced=False, knows_abortable=abortable)
-                result["error_message"] = text_of(error)
-                self._settle()
-
         self._pending += 1
+        first = _First(place, partition, batch, result)
+        if self._request.version >= SECOND_GENERATION_SINCE:
+            self._joining.setdefault(producer, []).append(first)
+        else:
+            self._ask(producer, [first])
+
+    def _ask(self, producer: ProducerEpoch, batches: list[_First]) -> None:
+        """Those that join with their first batches are asked for together: it is one decision."""
+        name = self._request.body["transactional_id"]
         version = 2 if self._request.version >= SECOND_GENERATION_SINCE else 1
-        transactions.admit(name, producer, place, version, then)
+
+        def then(refused: BaseException | None) -> None:
+            for batch in batches:
+                self._submit_first(batch, refused)
+
+        self._node.transactions.admit(name, producer, [each.place for each in batches], version, then)
+
+    def _submit_first(self, first: _First, refused: BaseException | None) -> None:
+        try:
+            if refused is not None:
+                raise refused
+            self._submit(first.partition, first.batch, first.result)
+        except (Refusal, RunnelError) as error:
+            abortable = self._request.version >= ABORTABLE_SINCE
+            first.result["error_code"] = told_as(error, knows_fenced=False, knows_abortable=abortable)
+            first.result["error_message"] = text_of(error)
+            self._settle()
 
     def _refuse_by_time(self, topic: Topic, batch: memoryview) -> None:
         settings = topic.settings

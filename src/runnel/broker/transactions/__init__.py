@@ -4,10 +4,12 @@
     transactions.start()
 
 Durable is where each transactional id stands (`state`, `records`); what may happen next is decided by functions of that
-state alone (`deciding`); `coordinator` writes the markers that end a transaction, and ends those that last too long.
+state alone (`deciding`). `ending` writes the markers that end a transaction, `endings` are all that are on their way;
+`coordinator` brings these together, and ends those that last too long.
 """
 
-from runnel.broker.transactions.coordinator import OFFSETS, Transactions, open_transactions
+from runnel.broker.transactions.coordinator import Transactions, open_transactions
+from runnel.broker.transactions.ending import OFFSETS
 from runnel.broker.transactions.state import ProducerEpoch, Status, TopicPartition, Transaction
 
 __all__ = [

@@ -2,10 +2,12 @@
 
 How a transaction ends, and what a crash in between leaves:
 1. the outcome is written to `__transaction_state`. From here on it is decided, whatever happens;
-2. each partition gets its marker, and each group its offsets. A start writes those that are missing again: a second
-   marker does no harm;
-3. that all is done is written too, and the producer hears of it. So whoever was told of a commit can read it, and the
-   next transaction need not wait.
+2. each partition gets its marker, and each group its offsets (`ending`). A start writes those that are missing again: a
+   second marker does no harm;
+3. when these are durable, the producer hears of it. So whoever was told of a commit can read it, and the next
+   transaction need not wait;
+4. that all is done is written too, but nobody waits for it: with the begin of the next transaction, or a moment later.
+   After a crash before that, step 2 is done again.
 
 Everything is called on the event loop's thread.
 """
@@ -15,31 +17,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.broker.groups.alarm import Alarm
 from runnel.broker.mistakes import Refusal
-from runnel.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from runnel.broker.topics import TRANSACTIONS_TOPIC
 from runnel.broker.transactions import deciding
 from runnel.broker.transactions.deciding import Step
+from runnel.broker.transactions.endings import Endings
 from runnel.broker.transactions.entries import replay
 from runnel.broker.transactions.state import ProducerEpoch, Status, TopicPartition, Transaction, TransactionsState
-from runnel.errors import Closed, StaleProducerEpoch, Transient
+from runnel.errors import RunnelError, Transient
 from runnel.log.journal import PartitionJournal
 from runnel.protocol.error_codes import ErrorCode
-from runnel.replay import Decision, JournaledState
+from runnel.replay import Decision, JournaledState, Then
 
 if TYPE_CHECKING:
     from runnel.broker.node import Node
 
 Answer = TypeVar("Answer")
-
-OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
-SECONDS_TO_END = 5.0  # whoever has to wait for another transaction's end longer than this is told to come again
-SECONDS_TO_RETRY = 1.0  # after a disk failure
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +60,8 @@ class Transactions:
         self._node = node
         self._durable = durable
         self.coordinator_epoch = coordinator_epoch
-        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._endings = Endings(node, durable, coordinator_epoch, self._count_end)
+        self._joined: dict[str, int] = {}  # what was added last is durable when the journal is, up to this offset
         self._admitting: Counter[tuple[int, TopicPartition]] = Counter()  # first batches that wait for their admission
         self._timeouts = Alarm(node.loop, node.clock, self._abort_overdue)
         self._expiry = Alarm(node.loop, node.clock, self._forget_unused)
@@ -75,7 +75,7 @@ class Transactions:
         for name, transaction in self.all().items():
             if transaction.status.is_ending:
                 logger.info("transaction %r was being ended at the last stop: its markers are written", name)
-                self._ending_of(name, transaction)
+                self._endings.go_on(name, transaction)
         self._timeouts.set(self._node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         self._expiry.set(self._node.settings.transaction_remove_expired_transaction_cleanup_interval_ms)
 
@@ -83,15 +83,20 @@ class Transactions:
         """What is being ended may still succeed; if not, it goes on at the next start."""
         self._timeouts.stop()
         self._expiry.stop()
+        self._endings.complete()
 
     # --- looking
 
     def all(self) -> dict[str, Transaction]:
         """By transactional id, as decided. Transient while the disk is ill."""
-        return self._durable.peek(lambda state: dict(state.by_id))
+        return self._durable.peek(self._all_of)
+
+    def _all_of(self, state: TransactionsState) -> dict[str, Transaction]:
+        marked = {name: deciding.known_of(state, name, self._endings.marked) for name in self._endings.marked}
+        return state.by_id | {name: known for name, known in marked.items() if known is not None}
 
     def get(self, name: str) -> Transaction | None:
-        return self._durable.peek(lambda state: state.by_id.get(name))
+        return self._endings.get(name)
 
     # --- what producers ask for
 
@@ -103,7 +108,10 @@ class Transactions:
                 f"{self._node.settings.transaction_max_timeout_ms}",
             )
         while True:
-            step = await self._with_id(partial(deciding.initialise, self._now(), name, timeout, expected))
+            handler = partial(deciding.initialise, self._now(), name, timeout, expected, marked=self._endings.marked)
+            step = await self._decided(handler(None))
+            if step.needs_id:
+                step = await self._decided(handler(await self._node.producer_ids.next()))
             if step.ending is None:
                 return step.producer
             await self._end_of(name, step.ending)
@@ -111,150 +119,142 @@ class Transactions:
     def add(
         self, name: str, producer: ProducerEpoch, partitions: Iterable[TopicPartition], version: int
     ) -> Future[None]:
-        return self._durable.submit(deciding.add(self._now(), name, producer, partitions, version))
+        answer: Future[None] = Future()
+        self.add_then(name, producer, partitions, version, partial(_settle, answer))
+        return answer
+
+    def add_then(
+        self,
+        name: str,
+        producer: ProducerEpoch,
+        partitions: Iterable[TopicPartition],
+        version: int,
+        then: Callable[[BaseException | None], object],
+    ) -> None:
+        """`then` is called from whichever thread answers, in the order of these calls."""
+        before = self._durable.next_offset
+        handler = deciding.add(self._now(), name, producer, partitions, version, self._endings.marked)
+        self._durable.decide(handler, lambda _, refused: then(refused))
+        if self._durable.next_offset != before:
+            self._joined[name] = self._durable.next_offset
 
     def verify(self, name: str, producer: ProducerEpoch, partition: TopicPartition) -> Future[None]:
-        return self._durable.submit(deciding.verify(name, producer, partition))
+        return self._durable.submit(deciding.verify(name, producer, partition, self._endings.marked))
+
+    def has(self, name: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+        """Whether it is known at once that `verify` would have nothing against it: the partition was added, and that
+        is durable."""
+        joined = self._joined.get(name)
+        if joined is None or joined > self._durable.durable_offset:
+            return False
+        try:
+            known = self._durable.peek(lambda state: state.by_id.get(name))
+        except RunnelError:  # whoever asks by `verify` hears of it
+            return False
+        return (
+            known is not None
+            and known.status is Status.ONGOING
+            and known.producer == producer
+            and partition in known.partitions
+        )
 
     def admit(
         self,
         name: str,
         producer: ProducerEpoch,
-        partition: TopicPartition,
+        partitions: Sequence[TopicPartition],
         version: int,
         then: Callable[[BaseException | None], object],
     ) -> None:
-        """May this producer write a first batch to the partition? From the second generation on it joins with it.
+        """May this producer write a first batch to each of these? From the second generation on they join with it; in
+        the first one it is asked for one partition at a time.
 
         `then` is called on the event loop, in the order of these calls: a second batch never overtakes the first, if
         it comes this way while `is_admitting`.
         """
-        waiting = (producer.producer_id, partition)
-        self._admitting[waiting] += 1
+        waiting = [(producer.producer_id, partition) for partition in partitions]
+        self._admitting.update(waiting)
 
         def tell(refused: BaseException | None) -> None:
-            self._admitting[waiting] -= 1
-            if not self._admitting[waiting]:
-                del self._admitting[waiting]
+            for each in waiting:
+                self._admitting[each] -= 1
+                if not self._admitting[each]:
+                    del self._admitting[each]
             then(refused)
 
+        def answer(refused: BaseException | None) -> None:
+            self._node.handover.call(tell, refused)
+
         if version >= deciding.NEW_EPOCH_AT_EVERY_END:
-            answer = self.add(name, producer, (partition,), version)
+            self.add_then(name, producer, partitions, version, answer)
         else:
-            answer = self.verify(name, producer, partition)
-        answer.add_done_callback(lambda done: self._node.handover.call(tell, done.exception()))
+            (partition,) = partitions
+            handler = deciding.verify(name, producer, partition, self._endings.marked)
+            self._durable.decide(handler, lambda _, refused: answer(refused))
 
     def is_admitting(self, producer_id: int, partition: TopicPartition) -> bool:
         """Whether a batch of this producer waits to be admitted to the partition."""
-        return (producer_id, partition) in self._admitting
+        return bool(self._admitting) and (producer_id, partition) in self._admitting
 
     async def admitted(self, name: str, producer: ProducerEpoch, partition: TopicPartition, version: int) -> None:
         """The same for those who can wait; a refusal is raised."""
         answer: asyncio.Future[None] = self._node.loop.create_future()
-
-        def settle(error: BaseException | None) -> None:
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(None)
-
-        self.admit(name, producer, partition, version, settle)
+        self.admit(name, producer, (partition,), version, partial(_settle, answer))
         await answer
 
-    async def end(self, name: str, producer: ProducerEpoch, version: int, *, committed: bool) -> ProducerEpoch:
-        """The answer, when all is done, is what the producer is to use from now on."""
-        step = await self._with_id(
-            lambda fresh_id: deciding.end(self._now(), name, producer, version, fresh_id, committed=committed)
+    def end(
+        self,
+        name: str,
+        producer: ProducerEpoch,
+        version: int,
+        then: Then[ProducerEpoch],
+        *,
+        committed: bool,
+        fresh_id: int | None = None,
+    ) -> None:
+        """What follows, on the event loop and when all is done, hears what the producer is to use from now on."""
+
+        def go_on(step: Step | None, error: Exception | None) -> None:
+            if step is None:
+                then(None, error)
+            elif step.needs_id:
+                again = partial(self.end, name, producer, version, then, committed=committed)
+                self._node.start_task(self._with_fresh_id(lambda fresh: again(fresh_id=fresh), then))
+            elif step.ending is None:
+                then(step.producer, None)
+            else:
+                after = step.producer
+                self._endings.when_ended(name, step.ending, lambda late: then(None if late else after, late))
+
+        handler = deciding.end(
+            self._now(), name, producer, version, fresh_id, committed=committed, marked=self._endings.marked
         )
-        if step.ending is not None:
-            await self._end_of(name, step.ending)
-        return step.producer
+        self._decide(handler, go_on)
+
+    async def _with_fresh_id(self, use: Callable[[int], None], then: Then[Any]) -> None:
+        try:
+            fresh_id = await self._node.producer_ids.next()
+        except RunnelError as error:
+            then(None, error)
+        else:
+            use(fresh_id)
 
     async def abort_by_force(self, name: str, producer: ProducerEpoch) -> None:
         step = await self._decided(deciding.abort_by_force(self._now(), name, producer))
         if step.ending is not None:
             await self._end_of(name, step.ending)
 
-    async def _with_id(self, handler: Callable[[int | None], deciding.Handler]) -> Step:
-        """Decide; if a producer id is needed for it, get one and decide again."""
-        step = await self._decided(handler(None))
-        if step.needs_id:
-            step = await self._decided(handler(await self._node.producer_ids.next()))
-        return step
-
-    # --- ending
-
     async def _end_of(self, name: str, transaction: Transaction) -> None:
-        """Wait for the end of a transaction whose outcome is durable, but not for ever: a disk may be ill."""
-        ending = self._ending_of(name, transaction)
-        if ending is None:
-            return
-        done, _ = await asyncio.wait((ending,), timeout=SECONDS_TO_END)
-        if not done:
-            raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {name!r} is still being ended")
-        if ending.cancelled() or ending.exception() is not None:
-            raise Refusal(ErrorCode.NOT_COORDINATOR, f"the transaction of {name!r} is ended at the broker's next start")
+        ended: asyncio.Future[None] = self._node.loop.create_future()
+        self._endings.when_ended(name, transaction, partial(_settle, ended))
+        await ended
 
-    def _ending_of(self, name: str, transaction: Transaction) -> asyncio.Task[None] | None:
-        """Write its markers, or go on with it; None if that is done.
-
-        Its outcome must be durable: a marker cannot be taken back. And it must still be what was decided last: a
-        second marker of an old transaction would end the next one.
-        """
-        ending = self._endings.get(name)
-        if ending is None or ending.done():
-            if self.get(name) != transaction:
-                return None
-            ending = self._endings[name] = self._node.loop.create_task(self._end(name, transaction))
-            ending.add_done_callback(partial(self._forget_ending, name))
-        return ending
-
-    def _forget_ending(self, name: str, ending: asyncio.Task[None]) -> None:
-        if self._endings.get(name) is ending:
-            del self._endings[name]
-        if not ending.cancelled() and ending.exception() is not None:
-            logger.error("transaction %r could not be ended", name, exc_info=ending.exception())
-
-    async def _end(self, name: str, transaction: Transaction) -> None:
-        waiting = sorted(transaction.partitions)
-        while waiting:
-            outcomes = await asyncio.gather(
-                *(self._mark(partition, transaction) for partition in waiting), return_exceptions=True
-            )
-            failed = [(place, error) for place, error in zip(waiting, outcomes, strict=True) if error is not None]
-            for place, error in failed:
-                logger.warning("the end of transaction %r could not be written to %s-%d: %s", name, *place, error)
-            waiting = [place for place, _ in failed]
-            if waiting and self._node.stopping:
-                raise Closed("the broker")
-            if waiting:
-                await asyncio.sleep(SECONDS_TO_RETRY)
-        # Not awaited: if it gets lost, the markers are written once more, and that does no harm.
-        self._durable.submit(deciding.complete(self._now(), name, transaction.producer))
+    def _count_end(self, transaction: Transaction, name: str) -> None:
+        self._joined.pop(name, None)
         if transaction.committed:
             self.committed += 1
         else:
             self.aborted += 1
-
-    async def _mark(self, place: TopicPartition, transaction: Transaction) -> None:
-        producer_id, epoch = transaction.producer
-        if place == OFFSETS:
-            ended = self._node.groups.end_transaction(producer_id, epoch, committed=transaction.committed)
-            await asyncio.wrap_future(ended, loop=self._node.loop)
-            return
-        topic = self._node.topics.find(place.topic)
-        if topic is None or place.partition >= topic.count:
-            return  # it was deleted, and its records with it
-        try:
-            append = topic.partition(place.partition).submit_marker(
-                producer_id, epoch, committed=transaction.committed, coordinator_epoch=self.coordinator_epoch()
-            )
-            await self._node.appended(append)
-        except StaleProducerEpoch:
-            logger.debug("%s-%d knows a newer epoch of producer %d: its transaction is ended", *place, producer_id)
-        except Closed:
-            if self._node.topics.find(place.topic) is topic:
-                raise
 
     # --- time
 
@@ -271,7 +271,7 @@ class Transactions:
         now = self._now()
         for name, transaction in durable.items():
             if transaction.status.is_ending:  # that it is complete got lost
-                self._ending_of(name, transaction)
+                self._endings.go_on(name, transaction)
             elif transaction.status is Status.ONGOING and transaction.started + transaction.timeout < now:
                 logger.warning(
                     "transaction %r has been open for longer than its time-out of %d ms: it is aborted, and its "
@@ -290,3 +290,20 @@ class Transactions:
 
     async def _decided(self, handler: Callable[[TransactionsState], Decision[Answer]]) -> Answer:
         return await asyncio.wrap_future(self._durable.submit(handler), loop=self._node.loop)
+
+    def _decide(self, handler: Callable[[TransactionsState], Decision[Answer]], then: Then[Answer]) -> None:
+        """What follows is called on the event loop."""
+
+        def go_on(decided: tuple[Answer | None, Exception | None]) -> None:
+            then(*decided)
+
+        self._durable.decide(handler, lambda answer, error: self._node.handover.call(go_on, (answer, error)))
+
+
+def _settle(answer: Future[None] | asyncio.Future[None], error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(None)

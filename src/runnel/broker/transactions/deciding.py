@@ -9,11 +9,16 @@ process that was replaced, and is refused (fenced). There are two generations of
         an old epoch. A partition joins with the first batch written to it, without a request of its own.
 
 An end is asked for again when its answer got lost. It is recognised by the epoch before and the same outcome.
+
+That every marker of a transaction is durable need not be written down at once: a start finds it out by writing them
+again. Those of which it is known are handed in, as `marked`, and count as complete; what is decided next for such an id
+is written over its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from runnel.broker.mistakes import Refusal
@@ -44,16 +49,35 @@ class Step(NamedTuple):
 NEEDS_ID = Step(ProducerEpoch(NOT_THERE, NOT_THERE), needs_id=True)
 
 Handler = Callable[[TransactionsState], Decision[Step]]
+Marked = Mapping[str, Transaction]  # by transactional id, the very objects of the state: a later end may look the same
+NONE_MARKED: Marked = MappingProxyType({})
+
+
+def known_of(state: TransactionsState, name: str, marked: Marked) -> Transaction | None:
+    """Where the id stands; complete, if all markers are known to be durable."""
+    known = state.by_id.get(name)
+    return _completed(known) if known is not None and _is_marked(name, known, marked) else known
+
+
+def _is_marked(name: str, known: Transaction, marked: Marked) -> bool:
+    return marked.get(name) is known and known.status.is_ending
 
 
 # --- the begin of a producer
 
 
-def initialise(now: int, name: str, timeout: int, expected: ProducerEpoch | None, fresh_id: int | None) -> Handler:
+def initialise(
+    now: int,
+    name: str,
+    timeout: int,
+    expected: ProducerEpoch | None,
+    fresh_id: int | None,
+    marked: Marked = NONE_MARKED,
+) -> Handler:
     """A producer begins, or (`expected`) asks for its next epoch. An open transaction is aborted first."""
 
     def decide(state: TransactionsState) -> Decision[Step]:
-        known = state.by_id.get(name)
+        known = known_of(state, name, marked)
         if known is None:
             return _new_id(now, name, timeout, fresh_id)
         if expected is not None and not _was_given(known, expected):
@@ -112,13 +136,18 @@ def _rotated(
 
 
 def add(
-    now: int, name: str, producer: ProducerEpoch, partitions: Iterable[TopicPartition], version: int
+    now: int,
+    name: str,
+    producer: ProducerEpoch,
+    partitions: Iterable[TopicPartition],
+    version: int,
+    marked: Marked = NONE_MARKED,
 ) -> Callable[[TransactionsState], Decision[None]]:
     """The partitions belong to the transaction, which begins with the first of them."""
     added = frozenset(partitions)
 
     def decide(state: TransactionsState) -> Decision[None]:
-        known = _in_force(state, name, producer)
+        known = _in_force(state, name, producer, marked)
         if known.status is Status.ONGOING and added <= known.partitions:
             return Decision(None)
         started = known.started if known.status is Status.ONGOING else now
@@ -136,12 +165,12 @@ def add(
 
 
 def verify(
-    name: str, producer: ProducerEpoch, partition: TopicPartition
+    name: str, producer: ProducerEpoch, partition: TopicPartition, marked: Marked = NONE_MARKED
 ) -> Callable[[TransactionsState], Decision[None]]:
     """The partition belongs to the transaction: for the first generation, whose clients say so beforehand."""
 
     def decide(state: TransactionsState) -> Decision[None]:
-        known = _in_force(state, name, producer)
+        known = _in_force(state, name, producer, marked)
         if known.status is not Status.ONGOING or partition not in known.partitions:
             raise Refusal(
                 ErrorCode.TRANSACTION_ABORTABLE,
@@ -152,8 +181,8 @@ def verify(
     return decide
 
 
-def _in_force(state: TransactionsState, name: str, producer: ProducerEpoch) -> Transaction:
-    known = state.by_id.get(name)
+def _in_force(state: TransactionsState, name: str, producer: ProducerEpoch, marked: Marked) -> Transaction:
+    known = known_of(state, name, marked)
     if known is None or known.producer_id != producer.producer_id:
         raise _unknown(name, producer)
     if known.epoch != producer.epoch:
@@ -167,12 +196,19 @@ def _in_force(state: TransactionsState, name: str, producer: ProducerEpoch) -> T
 
 
 def end(
-    now: int, name: str, producer: ProducerEpoch, version: int, fresh_id: int | None, *, committed: bool
+    now: int,
+    name: str,
+    producer: ProducerEpoch,
+    version: int,
+    fresh_id: int | None,
+    *,
+    committed: bool,
+    marked: Marked = NONE_MARKED,
 ) -> Handler:
     """A producer ends its transaction; `version` is the generation that it speaks."""
 
     def decide(state: TransactionsState) -> Decision[Step]:
-        known = state.by_id.get(name)
+        known = known_of(state, name, marked)
         if known is None:
             raise _unknown(name, producer)
         is_retry = _is_retry(known, producer)
@@ -247,14 +283,13 @@ def _fence(known: Transaction) -> Transaction:
     )
 
 
-def complete(now: int, name: str, producer: ProducerEpoch) -> Callable[[TransactionsState], Decision[None]]:
-    """Every marker of the transaction that this producer, with this epoch, ended is written."""
+def complete(now: int, marked: Marked) -> Callable[[TransactionsState], Decision[None]]:
+    """Write down of which transactions every marker is durable."""
 
     def decide(state: TransactionsState) -> Decision[None]:
-        known = state.by_id.get(name)
-        if known is None or known.producer != producer or not known.status.is_ending:
-            return Decision(None)
-        return Decision(None, [entry_of(now, name, _completed(known)._replace(updated=now))])
+        known = ((name, state.by_id.get(name)) for name in marked)
+        ended = [(name, each) for name, each in known if each is not None and _is_marked(name, each, marked)]
+        return Decision(None, [entry_of(now, name, _completed(each)._replace(updated=now)) for name, each in ended])
 
     return decide
 

@@ -23,7 +23,7 @@ FIRST_FLEXIBLE = 1
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
-START = struct.Struct(">qhib")  # producer id, epoch, time-out, status
+START = struct.Struct(">hqhib")  # version, producer id, epoch, time-out, status
 TIMES = struct.Struct(">qq")  # last change, begin
 TAGS: dict[int, tuple[str, struct.Struct]] = {
     0: ("previous_producer_id", INT64),
@@ -31,7 +31,11 @@ TAGS: dict[int, tuple[str, struct.Struct]] = {
     2: ("version", INT16),
     1000: ("last_epoch", INT16),
 }
-DEFAULTS = {"previous_producer_id": NOT_THERE, "next_producer_id": NOT_THERE, "version": 0, "last_epoch": NOT_THERE}
+PREVIOUS_PRODUCER_ID = b"\x00\x08"  # tag and length
+NEXT_PRODUCER_ID = b"\x01\x08"
+VERSION = b"\x02\x02"
+LAST_EPOCH = b"\xe8\x07\x02"
+NO_TAGS: dict[str, int] = {}
 
 
 def write_key(transactional_id: str) -> bytes:
@@ -48,36 +52,44 @@ def read_key(data: bytes) -> str:
 
 
 def write_value(transaction: Transaction) -> bytes:
-    data = bytearray(INT16.pack(VALUE_VERSION))
-    data += START.pack(transaction.producer_id, transaction.epoch, transaction.timeout, transaction.status)
-    _put_partitions(data, transaction)
-    data += TIMES.pack(transaction.updated, transaction.started)
-    tags = [(tag, shape.pack(value)) for tag, shape, value in _tags_of(transaction)]
-    put_unsigned_varint(data, len(tags))
-    for tag, packed in tags:
-        put_unsigned_varint(data, tag)
-        put_unsigned_varint(data, len(packed))
-        data += packed
+    (producer_id, epoch, timeout, status, partitions, started, updated, previous_id, next_id, last_epoch, version) = (
+        transaction
+    )
+    data = bytearray(START.pack(VALUE_VERSION, producer_id, epoch, timeout, status))
+    if status is Status.EMPTY:
+        data.append(0)
+    elif not partitions:
+        data.append(1)
+    else:
+        _put_partitions(data, partitions)
+    data += TIMES.pack(updated, started)
+    count_at = len(data)
+    data.append(0)
+    if previous_id != NOT_THERE:
+        data[count_at] += 1
+        data += PREVIOUS_PRODUCER_ID + INT64.pack(previous_id)
+    if next_id != NOT_THERE:
+        data[count_at] += 1
+        data += NEXT_PRODUCER_ID + INT64.pack(next_id)
+    if version != 0:
+        data[count_at] += 1
+        data += VERSION + INT16.pack(version)
+    if last_epoch != NOT_THERE:
+        data[count_at] += 1
+        data += LAST_EPOCH + INT16.pack(last_epoch)
     return bytes(data)
 
 
 def read_value(data: bytes) -> Transaction:
-    (version,) = INT16.unpack_from(data)
+    version, producer_id, epoch, timeout, status = START.unpack_from(data)
     if not 0 <= version <= VALUE_VERSION:
         raise ValueError(f"a value of version {version}: it was written by a newer version")
-    producer_id, epoch, timeout, status = START.unpack_from(data, 2)
     flexible = version >= FIRST_FLEXIBLE
-    partitions, position = _partitions_at(data, 2 + START.size, flexible=flexible)
+    partitions, position = _partitions_at(data, START.size, flexible=flexible)
     updated, started = TIMES.unpack_from(data, position)
-    tags = _tags_at(data, position + TIMES.size) if flexible else {}
-    return Transaction(
-        producer_id, epoch, timeout, Status(status), partitions, started=started, updated=updated, **(DEFAULTS | tags)
-    )
-
-
-def _tags_of(transaction: Transaction) -> list[tuple[int, struct.Struct, int]]:
-    values = ((tag, shape, name, getattr(transaction, name)) for tag, (name, shape) in TAGS.items())
-    return [(tag, shape, value) for tag, shape, name, value in values if value != DEFAULTS[name]]
+    position += TIMES.size
+    tags = _tags_at(data, position) if flexible and data[position] else NO_TAGS
+    return Transaction(producer_id, epoch, timeout, Status(status), partitions, started, updated, **tags)
 
 
 def _tags_at(data: bytes, position: int) -> dict[str, int]:
@@ -93,32 +105,28 @@ def _tags_at(data: bytes, position: int) -> dict[str, int]:
     return found
 
 
-def _put_partitions(data: bytearray, transaction: Transaction) -> None:
-    if transaction.status is Status.EMPTY:
-        data.append(0)
-        return
+def _put_partitions(data: bytearray, partitions: frozenset[TopicPartition]) -> None:
     topics: dict[str, list[int]] = {}
-    for topic, number in sorted(transaction.partitions):
+    for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
     put_unsigned_varint(data, len(topics) + 1)
     for topic, numbers in topics.items():
         put_compact_string(data, topic)
         put_unsigned_varint(data, len(numbers) + 1)
-        for number in numbers:
-            data += INT32.pack(number)
+        data += struct.pack(f">{len(numbers)}i", *numbers)
         data.append(0)
 
 
 def _partitions_at(data: bytes, position: int, *, flexible: bool) -> tuple[frozenset[TopicPartition], int]:
-    partitions: set[TopicPartition] = set()
+    partitions: list[TopicPartition] = []
     topics, position = _length_at(data, position, INT32, flexible=flexible)
     for _ in range(topics):
         size, position = _length_at(data, position, INT16, flexible=flexible)
         topic = data[position : position + size].decode()
         count, position = _length_at(data, position + size, INT32, flexible=flexible)
-        for _ in range(count):
-            partitions.add(TopicPartition(topic, INT32.unpack_from(data, position)[0]))
-            position += INT32.size
+        numbers = struct.unpack_from(f">{count}i", data, position)
+        partitions += [TopicPartition(topic, number) for number in numbers]
+        position += count * INT32.size
         position += 1 if flexible else 0  # the tags of a topic: there are none
     return frozenset(partitions), position
 

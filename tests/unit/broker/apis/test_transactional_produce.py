@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from runnel.broker.transactions import Status, TopicPartition
+from runnel.broker.transactions import ProducerEpoch, Status, TopicPartition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import Producer, Record, build_batch
+from runnel.replay import JournaledState
 from tests.unit.broker.transactions.stage import Stage, TransactionalProducer
 
 FIRST, SECOND = range(3, 12), (12, 13)
@@ -105,14 +106,15 @@ def test_a_batch_never_overtakes_one_that_waits_to_be_admitted(
     """The first is admitted, the second still waits for the coordinator's answer, and then the third comes."""
     producer = transactional.producer()
     transactions = transactional.node.transactions
-    answers: list[Future[None]] = []
+    answers: list[Callable[[None], object]] = []
 
-    def add(*arguments: Any) -> Future[None]:
-        answers.append(Future() if answers else real(*arguments))
-        return answers[-1]
+    def add(*asked: Any) -> None:
+        *asked, then = asked
+        real(*asked, then if not answers else lambda refused: None)
+        answers.append(then)
 
-    real = transactions.add
-    monkeypatch.setattr(transactions, "add", add)
+    real = transactions.add_then
+    monkeypatch.setattr(transactions, "add_then", add)
     bodies = [producer.produce_body("orders", 0, producer.batch((b"%d" % n,), n)) for n in range(3)]
     first = transactional.begin(Api.PRODUCE, bodies[0], 12)
     second = transactional.begin(Api.PRODUCE, bodies[1], 12)
@@ -120,14 +122,96 @@ def test_a_batch_never_overtakes_one_that_waits_to_be_admitted(
     third = transactional.begin(Api.PRODUCE, bodies[2], 12)
     for _ in range(10):
         transactional.turn()
+    assert not second.done()
+    assert not third.done()
     for held in answers[1:]:  # answers come in the order of the questions
-        held.set_result(None)
+        held(None)
     transactional.until(lambda: second.done() and third.done())
     codes = [task.result()["responses"][0]["partition_responses"][0]["error_code"] for task in (first, second, third)]
     assert codes == [ErrorCode.NONE] * 3
     monkeypatch.undo()
     producer.end(committed=True)
     assert transactional.values() == [b"0", b"1", b"2"]
+
+
+def test_partitions_join_with_the_batches_of_one_request_in_one_decision(transactional: Stage) -> None:
+    producer = transactional.producer()
+    body = producer.produce_body("orders", 0, producer.batch((b"a",), 0))
+    data = body["topic_data"][0]["partition_data"]
+    data += [{"index": 1, "records": producer.batch((b"b",), 0)}, {"index": 7, "records": producer.batch((b"c",), 0)}]
+    journal = transactional.node.log.partition("__transaction_state")
+    before = journal.end_offset
+    answer = transactional.ask(Api.PRODUCE, body, 12)
+    codes = [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert journal.end_offset == before + 1
+    assert transactional.get().partitions == {ORDERS, ORDERS._replace(partition=1)}
+    producer.end(committed=True)
+    assert (transactional.values(), transactional.values(number=1)) == ([b"a"], [b"b"])
+
+
+def test_a_refusal_is_told_for_each_batch_of_a_request(transactional: Stage) -> None:
+    producer = transactional.producer()
+    body = producer.produce_body("orders", 0, producer.batch((b"a",), 0))
+    body["topic_data"][0]["partition_data"].append({"index": 1, "records": producer.batch((b"b",), 0)})
+    transactional.producer()
+    answer = transactional.ask(Api.PRODUCE, body, 12)
+    codes = [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
+    assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH] * 2
+
+
+def test_what_was_added_durably_is_written_without_a_question(
+    transactional: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = transactional.producer(generation=1)
+    producer.add(("orders", 0), ("orders", 1))
+
+    def admit(*_: Any) -> None:
+        raise AssertionError("the coordinator was asked")
+
+    monkeypatch.setattr(transactional.node.transactions, "admit", admit)
+    for version in FIRST:
+        assert produce(producer, version, version - 3) == ErrorCode.NONE
+
+
+def test_what_was_added_and_is_not_durable_yet_waits(transactional: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = transactional.producer(generation=1)
+    transactions = transactional.node.transactions
+    asked: list[TopicPartition] = []
+    real = transactions.admit
+
+    def admit(name: str, who: ProducerEpoch, places: list[TopicPartition], *more: Any) -> None:
+        asked.extend(places)
+        real(name, who, places, *more)
+
+    monkeypatch.setattr(transactions, "admit", admit)
+    monkeypatch.setattr(JournaledState, "durable_offset", transactional.partition("__transaction_state").end_offset)
+    producer.add(("orders", 0))
+    assert produce(producer, 11) == ErrorCode.NONE
+    assert asked == [ORDERS]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_that_a_partition_was_in_the_last_transaction_does_not_count(transactional: Stage, committed: bool) -> None:
+    producer = transactional.producer(generation=1)
+    producer.add(("orders", 0), ("orders", 1))
+    assert produce(producer, 11) == ErrorCode.NONE
+    assert producer.end(committed=committed) == ErrorCode.NONE
+    assert produce(producer, 11, number=1) == ErrorCode.TRANSACTION_ABORTABLE
+    producer.add(("orders", 0))
+    assert produce(producer, 11, number=1) == ErrorCode.TRANSACTION_ABORTABLE
+    assert produce(producer, 11, 1) == ErrorCode.NONE
+
+
+def test_a_fenced_producer_does_not_write_where_its_successor_may(transactional: Stage) -> None:
+    old = transactional.producer(generation=1)
+    old.add(("orders", 0))
+    new = transactional.producer(generation=1)
+    new.add(("orders", 0))
+    end = transactional.partition().end_offset
+    assert produce(old, 11) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactional.partition().end_offset == end
+    assert produce(new, 11) == ErrorCode.NONE
 
 
 def test_a_refusal_of_the_coordinator_is_told_with_its_reason(transactional: Stage) -> None:

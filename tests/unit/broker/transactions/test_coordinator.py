@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.transactions import OFFSETS, Status, deciding
+from runnel.broker.transactions import OFFSETS, Status, TopicPartition, Transaction, deciding
+from runnel.broker.transactions.ending import Ending
+from runnel.broker.transactions.endings import COMPLETED_AFTER, COMPLETED_AT_ONCE
+from runnel.broker.transactions.records import read_value, write_key
 from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
@@ -38,6 +41,17 @@ def with_records(stage: Stage, generation: int = 2, name: str = "t") -> Transact
 
 def seen(stage: Stage) -> tuple[list[bytes], list[bytes], int]:
     return stage.values(), stage.values(number=1), stage.committed_offset()
+
+
+def mark(stage: Stage, place: TopicPartition, prepared: Transaction) -> None:
+    """One of the markers, as if the process had ended before the others."""
+    alone = prepared._replace(partitions=frozenset({place}))
+    ending = Ending(stage.node, "t", alone, stage.node.transactions.coordinator_epoch())
+    told: list[BaseException | None] = []
+    ending.when_done(told.append)
+    ending.start()
+    stage.until(lambda: bool(told))
+    assert told == [None]
 
 
 ALL = ([b"one"], [b"two"], 7)
@@ -298,7 +312,7 @@ def test_what_was_decided_is_carried_out_after_a_crash(
     prepared = stage.get()
     for place in sorted(prepared.partitions):
         if (place if place == OFFSETS else place.partition) in marked:
-            stage.run(transactions._mark(place, prepared))
+            mark(stage, place, prepared)
     crash(stage)  # type: ignore[operator]
     stage.until_is(Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT)
     assert seen(stage) == outcome(committed=committed)
@@ -463,10 +477,164 @@ def test_that_an_end_is_complete_may_get_lost_and_is_made_up_for(stage: Stage) -
     stage.run(transactions._decided(handler))
     prepared = stage.get()
     for place in prepared.partitions:
-        stage.run(transactions._mark(place, prepared))
+        mark(stage, place, prepared)
     stage.advance(SWEEP + 1_000)
     stage.until_is(Status.COMPLETE_COMMIT)
     assert seen(stage) == ALL
+
+
+# --- that an end is complete is written down when there is time
+
+
+def journaled(stage: Stage, name: str = "t") -> list[Status]:
+    """What stands in the journal, one after the other."""
+    records = stage.node.log.partition("__transaction_state").records()
+    return [read_value(each.value).status for each in records if each.value and each.key == write_key(name)]
+
+
+def ends(stage: Stage) -> tuple[int, int]:
+    return stage.partition().end_offset, stage.partition(number=1).end_offset
+
+
+@GENERATIONS
+@OUTCOMES
+def test_the_next_transaction_is_written_over_the_end_of_the_last(
+    stage: Stage, generation: int, committed: bool
+) -> None:
+    producer = stage.producer(generation=generation)
+    for _ in range(2):
+        assert not producer.write("orders", b"x")
+        assert not producer.end(committed=committed)
+    prepared = Status.PREPARE_COMMIT if committed else Status.PREPARE_ABORT
+    assert journaled(stage) == [Status.EMPTY, Status.ONGOING, prepared, Status.ONGOING, prepared]
+
+
+@GENERATIONS
+@OUTCOMES
+def test_that_an_end_is_complete_is_written_down_a_moment_later(stage: Stage, generation: int, committed: bool) -> None:
+    producer = with_records(stage, generation)
+    assert not producer.end(committed=committed)
+    complete = Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT
+    assert stage.get().status is complete
+    assert complete not in journaled(stage)
+    stage.advance(COMPLETED_AFTER)
+    stage.until(lambda: complete in journaled(stage))
+    before = ends(stage)
+    stage.kill()
+    stage.quiet()
+    assert ends(stage) == before  # nothing is marked again
+    assert not producer.write("orders", b"next")
+    assert not producer.end(committed=True)
+
+
+def test_many_ends_are_completed_in_few_decisions(stage: Stage) -> None:
+    names = [str(number) for number in range(COMPLETED_AT_ONCE + 2)]
+    for name in names:
+        producer = stage.producer(name)
+        assert not producer.write("orders", b"x")
+        assert not producer.end(committed=True)
+    before = stage.node.log.partition("__transaction_state").synced_offset
+    stage.advance(COMPLETED_AFTER)
+    stage.until(lambda: all(Status.COMPLETE_COMMIT in journaled(stage, name) for name in names))
+    batches = list(stage.node.log.partition("__transaction_state").batches(before))
+    assert [header.count for header, _ in batches] == [COMPLETED_AT_ONCE, 2]
+
+
+def test_a_stop_writes_down_what_is_complete(stage: Stage) -> None:
+    producer = with_records(stage)
+    assert not producer.end(committed=True)
+    before = ends(stage)
+    stage.restart()
+    assert journaled(stage)[-1] is Status.COMPLETE_COMMIT
+    assert ends(stage) == before
+
+
+@GENERATIONS
+@OUTCOMES
+@pytest.mark.parametrize("crash", [Stage.kill, Stage.lose_power])
+def test_a_crash_before_that_is_written_down_writes_the_markers_once_more(
+    stage: Stage, generation: int, committed: bool, crash: object
+) -> None:
+    producer = with_records(stage, generation)
+    assert not producer.end(committed=committed)
+    before = ends(stage)
+    crash(stage)  # type: ignore[operator]
+    stage.quiet()
+    assert ends(stage) == (before[0] + 1, before[1] + 1)
+    assert seen(stage) == outcome(committed=committed)
+    assert not producer.write("orders", b"next")
+    assert not producer.end(committed=True)
+    assert stage.values() == [*outcome(committed=committed)[0], b"next"]
+
+
+@GENERATIONS
+@OUTCOMES
+@pytest.mark.parametrize("crash", [Stage.kill, Stage.lose_power])
+def test_a_crash_after_the_next_transaction_has_begun_marks_nothing_again(
+    stage: Stage, generation: int, committed: bool, crash: object
+) -> None:
+    """A second marker of the last one would end it."""
+    producer = with_records(stage, generation)
+    assert not producer.end(committed=committed)
+    assert not producer.write("orders", b"next")
+    before = ends(stage)
+    crash(stage)  # type: ignore[operator]
+    for _ in range(10):
+        stage.turn()
+    assert ends(stage) == before
+    assert stage.get().status is Status.ONGOING
+    assert stage.partition().has_transaction(*producer.producer)
+    assert not producer.end(committed=True)
+    assert stage.values() == [*outcome(committed=committed)[0], b"next"]
+
+
+@GENERATIONS
+def test_a_begin_that_gets_lost_leaves_the_last_transaction_ended(stage: Stage, generation: int) -> None:
+    producer = with_records(stage, generation)
+    assert not producer.end(committed=True)
+    stage.files.fail("sync", "/__transaction_state-0/")
+    assert producer.write("orders", b"lost") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    assert seen(stage) == ALL
+    assert stage.get().status is Status.PREPARE_COMMIT  # what is known of its markers went with the state
+    stage.advance(SWEEP)
+    stage.until_is(Status.COMPLETE_COMMIT)
+    assert not producer.write("orders", b"next")
+    assert not producer.end(committed=True)
+    assert seen(stage) == ([b"one", b"next"], [b"two"], 7)
+
+
+def test_an_end_is_answered_also_if_its_state_is_not_known_any_more_when_it_is_durable(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage)
+
+    def ill(*_: object) -> Transaction | None:
+        raise Transient("the disk is ill", hint="wait")
+
+    monkeypatch.setattr(stage.node.transactions._endings, "get", ill)
+    assert producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    monkeypatch.undo()
+    assert not producer.end(committed=True)
+    assert seen(stage) == ALL
+
+
+@GENERATIONS
+@OUTCOMES
+def test_a_transaction_without_partitions_ends(stage: Stage, generation: int, committed: bool) -> None:
+    producer = stage.producer(generation=generation)
+    body = {
+        "v3_and_below_transactional_id": "t",
+        "v3_and_below_producer_id": producer.producer.producer_id,
+        "v3_and_below_producer_epoch": producer.producer.epoch,
+        "v3_and_below_topics": [],
+    }
+    stage.ask(Api.ADD_PARTITIONS_TO_TXN, body, 3)
+    assert stage.get().status is Status.ONGOING
+    assert not producer.end(committed=committed)
+    assert stage.get().status is (Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT)
 
 
 def test_an_ill_disk_does_not_stop_the_care(stage: Stage) -> None:

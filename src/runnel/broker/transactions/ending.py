@@ -1,0 +1,142 @@
+"""The end of one transaction on its way: each partition gets its marker, and each group its offsets.
+
+They are handed to the log at once and become durable in the same round of the group commit, together with those of
+other transactions. What an ill disk refused is tried again until it is well, or until the broker stops.
+
+A marker cannot be taken back: the outcome must be durable before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from runnel.broker.topics import OFFSETS_TOPIC, Topic
+from runnel.broker.transactions.state import TopicPartition, Transaction
+from runnel.errors import Closed, StaleProducerEpoch
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+    from runnel.log import Append
+
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
+SECONDS_TO_RETRY = 1.0  # after a disk failure
+
+Tell = Callable[[BaseException | None], object]
+
+logger = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    place: TopicPartition
+    topic: Topic | None  # as it was when its marker was handed to the log
+    error: BaseException | None
+
+
+class Ending:
+    """Everything but `_note` happens on the event loop."""
+
+    def __init__(self, node: Node, name: str, transaction: Transaction, coordinator_epoch: int) -> None:
+        self.name = name
+        self.transaction = transaction
+        self._node = node
+        self._coordinator_epoch = coordinator_epoch
+        self._outcomes: list[Outcome] = []  # of those that were handed over last
+        self._expected = 0
+        self._waiting: dict[object, tuple[Tell, asyncio.TimerHandle | None]] = {}
+
+    def start(self) -> None:
+        self._mark(sorted(self.transaction.partitions))
+
+    def when_done(self, tell: Tell) -> None:
+        """Told once: None if all is durable, or what keeps it from becoming so before the broker's next start."""
+        self._waiting[object()] = tell, None
+
+    def when_done_within(self, seconds: float, tell: Tell) -> None:
+        """The same; TimeoutError if it takes longer than this."""
+        ticket = object()
+        self._waiting[ticket] = tell, self._node.loop.call_later(seconds, self._give_up_waiting, ticket)
+
+    def _give_up_waiting(self, ticket: object) -> None:
+        tell, _ = self._waiting.pop(ticket)
+        tell(TimeoutError())
+
+    # --- markers
+
+    def _mark(self, places: list[TopicPartition]) -> None:
+        self._outcomes, self._expected = [], len(places)
+        note = partial(self._note, self._outcomes)
+        for place in places:
+            try:
+                self._mark_one(place, note)
+            except Exception as error:  # the others are to be marked all the same
+                note(Outcome(place, None, error))
+        if not places:
+            self._node.handover.call(self._all_answered, self._outcomes)
+
+    def _mark_one(self, place: TopicPartition, note: Callable[[Outcome], None]) -> None:
+        transaction = self.transaction
+        producer_id, epoch = transaction.producer_id, transaction.epoch
+        if place == OFFSETS:
+            ended = self._node.groups.end_transaction(producer_id, epoch, committed=transaction.committed)
+            ended.add_done_callback(lambda done: note(Outcome(place, None, _error_of(done))))
+            return
+        topic = self._node.topics.find(place.topic)
+        if topic is None or place.partition >= topic.count:
+            note(Outcome(place, None, None))  # it was deleted, and its records with it
+            return
+        try:
+            append = topic.partition(place.partition).submit_marker(
+                producer_id, epoch, committed=transaction.committed, coordinator_epoch=self._coordinator_epoch
+            )
+        except StaleProducerEpoch:
+            logger.debug("%s-%d knows a newer epoch of producer %d: its transaction is ended", *place, producer_id)
+            note(Outcome(place, None, None))
+        except Closed as closed:
+            note(Outcome(place, topic, closed))
+        else:
+            append.when_done(partial(_note_append, note, place, topic))
+
+    def _note(self, outcomes: list[Outcome], outcome: Outcome) -> None:
+        """In whichever thread answers: one call to the event loop for all of them."""
+        outcomes.append(outcome)
+        if len(outcomes) == self._expected:  # two threads may see it
+            self._node.handover.call(self._all_answered, outcomes)
+
+    def _all_answered(self, outcomes: list[Outcome]) -> None:
+        if outcomes is not self._outcomes:
+            return
+        self._outcomes = []
+        failed = [outcome.place for outcome in outcomes if self._has_failed(outcome)]
+        if not failed:
+            self._finish(None)
+        elif self._node.stopping:
+            self._finish(Closed("the broker"))
+        else:
+            self._node.loop.call_later(SECONDS_TO_RETRY, self._mark, failed)
+
+    def _has_failed(self, outcome: Outcome) -> bool:
+        place, topic, error = outcome
+        if error is None or (isinstance(error, Closed) and self._node.topics.find(place.topic) is not topic):
+            return False
+        logger.warning("the end of transaction %r could not be written to %s-%d: %s", self.name, *place, error)
+        return True
+
+    def _finish(self, error: BaseException | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for tell, timer in waiting.values():
+            if timer is not None:
+                timer.cancel()
+            tell(error)
+
+
+def _note_append(note: Callable[[Outcome], None], place: TopicPartition, topic: Topic, append: Append) -> None:
+    note(Outcome(place, topic, append.error))
+
+
+def _error_of(done: Future[None]) -> BaseException | None:
+    return done.exception()

@@ -1,0 +1,118 @@
+"""The ends of all transactions that are on their way, and those that are complete without that being written yet.
+
+Why that need not be written at once: see `deciding`. It is made up for a moment later, unless the next transaction has
+begun by then, and at a stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from runnel.broker.groups.alarm import Alarm
+from runnel.broker.mistakes import Refusal
+from runnel.broker.transactions import deciding
+from runnel.broker.transactions.ending import Ending
+from runnel.broker.transactions.state import Transaction, TransactionsState
+from runnel.errors import RunnelError
+from runnel.protocol.error_codes import ErrorCode
+from runnel.replay import JournaledState
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+
+SECONDS_TO_END = 5.0  # whoever has to wait for another transaction's end longer than this is told to come again
+COMPLETED_AFTER = 500  # milliseconds that the next transaction has for beginning, before its forerunner is completed
+COMPLETED_AT_ONCE = 100  # in one decision
+
+logger = logging.getLogger(__name__)
+
+
+class Endings:
+    """`marked` are those whose markers are all durable: the very objects of the state, see `deciding`."""
+
+    def __init__(
+        self,
+        node: Node,
+        durable: JournaledState[TransactionsState],
+        coordinator_epoch: Callable[[], int],
+        when_ended: Callable[[Transaction, str], object],
+    ) -> None:
+        self._node = node
+        self._durable = durable
+        self._coordinator_epoch = coordinator_epoch
+        self._tell = when_ended
+        self._under_way: dict[str, Ending] = {}
+        self._completion = Alarm(node.loop, node.clock, self.complete)
+        self.marked: dict[str, Transaction] = {}
+
+    def get(self, name: str) -> Transaction | None:
+        """Where the id stands, as decided; complete, if all markers are durable."""
+        return self._durable.peek(lambda state: deciding.known_of(state, name, self.marked))
+
+    def when_ended(self, name: str, transaction: Transaction, then: Callable[[Exception | None], object]) -> None:
+        """After the end of a transaction whose outcome is durable, but not for ever: a disk may be ill."""
+        try:
+            ending = self.go_on(name, transaction)
+        except RunnelError as error:  # where it stands is not known now
+            then(error)
+            return
+        if ending is None:
+            then(None)
+        else:
+            ending.when_done_within(
+                SECONDS_TO_END, lambda error: then(None if error is None else _not_ended(name, error))
+            )
+
+    def go_on(self, name: str, transaction: Transaction) -> Ending | None:
+        """Write its markers, or go on with it; None if that is done.
+
+        Its outcome must be durable: a marker cannot be taken back. And it must still be what was decided last: a
+        second marker of an old transaction would end the next one.
+        """
+        ending = self._under_way.get(name)
+        if ending is None:
+            if self.get(name) != transaction:
+                return None
+            ending = self._under_way[name] = Ending(self._node, name, transaction, self._coordinator_epoch())
+            ending.when_done(partial(self._ended, ending))
+            ending.start()
+        return ending
+
+    def _ended(self, ending: Ending, error: BaseException | None) -> None:
+        del self._under_way[ending.name]
+        if error is not None:
+            logger.error("transaction %r could not be ended: %s", ending.name, error)
+            return
+        self._tell(ending.transaction, ending.name)
+        self._mark(ending.name, ending.transaction)
+
+    def _mark(self, name: str, transaction: Transaction) -> None:
+        try:
+            known = self._durable.peek(lambda state: state.by_id.get(name))
+        except RunnelError as error:  # the sweep writes the markers once more, and that does no harm
+            logger.warning("that transaction %r is complete is not known now: %s", name, error)
+            return
+        if known == transaction:
+            self.marked[name] = known
+        if self._node.stopping:
+            self.complete()
+        elif not self._completion.is_set:
+            self._completion.set(COMPLETED_AFTER)
+
+    def complete(self) -> None:
+        """Write down what is complete. Not awaited: if it gets lost, the markers are written once more."""
+        self._completion.stop()
+        marked, self.marked = self.marked, {}
+        left = iter(marked.items())
+        while some := dict(islice(left, COMPLETED_AT_ONCE)):
+            self._durable.submit(deciding.complete(self._node.clock.now(), some))
+
+
+def _not_ended(name: str, error: BaseException) -> Refusal:
+    if isinstance(error, TimeoutError):
+        return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {name!r} is still being ended")
+    return Refusal(ErrorCode.NOT_COORDINATOR, f"the transaction of {name!r} is ended at the broker's next start")

@@ -1,0 +1,271 @@
+"""Rounds of the group commit that an event loop runs, while the kernel does the syncs.
+
+Handing a round to a thread and its answers back costs two wake-ups and turns at the interpreter's lock. So a loop whose
+callbacks submit runs the round itself: it writes, begins the syncs, and goes on with other things; when the last sync
+is answered, it publishes. It never waits for a disk, and so it takes a round only if
+
+- nobody else has one under way, or asks for his turn: then it comes back when the others are done;
+- all that is to be done is to append some bytes to open files: a roll, a first epoch, a file to open, and whatever is
+  large, go to the background thread;
+- the files can be synced without waiting, see `Files.syncs`.
+
+Where a disk hangs, one round stays unanswered, what follows waits for it, and the loop is free. What a failure of a
+disk asks for is done in a thread, because it touches that disk again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from runnel.files import Syncs
+from runnel.log.writer import Writer
+from runnel.settings import KIB, MIB
+
+MOST_BYTES = MIB
+# A sync of a few bytes is often done before a sleeping thread would be woken. For so long the loop takes turns without
+# sleeping, if the last sync was as quick.
+WATCHED_SECONDS = 0.0004
+WATCHED_BYTES = 16 * KIB
+
+
+class Loop(Protocol):
+    """What is asked of an event loop; asyncio's and uvloop's are."""
+
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+
+    def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object: ...
+
+    def add_reader(self, descriptor: int, callback: Callable[[], object], /) -> Any: ...
+
+    def remove_reader(self, descriptor: int, /) -> Any: ...
+
+    def is_running(self) -> bool: ...
+
+
+Failure = tuple[Writer, str, Exception]
+
+
+class Commits(Protocol):
+    """The group commit's side."""
+
+    def begin(self) -> list[Writer] | None:
+        """What waits, together with the turn; None if the turn is not to be had now."""
+        ...
+
+    def write_all(self, writers: list[Writer], failed: list[Failure]) -> list[Writer]:
+        """Write what waits in each; the answer are those that are to be synced."""
+        ...
+
+    def publish(self, writer: Writer) -> None: ...
+
+    def end_failed(self, failed: list[Failure]) -> None:
+        """Let these fail, then give up the turn; not in the loop's thread."""
+        ...
+
+    def give_up(self, writers: list[Writer], error: BaseException) -> None:
+        """The round was interrupted."""
+        ...
+
+    def end(self) -> None:
+        """Give up the turn."""
+        ...
+
+    def hand_over(self, writers: list[Writer]) -> None:
+        """Leave these to the background thread."""
+        ...
+
+
+class LoopRounds:
+    """Made in the loop's thread. `together` is a context in which the answers of one round are given."""
+
+    def __init__(
+        self, commits: Commits, loop: Loop, syncs: Syncs, together: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        self._commits = commits
+        self._loop = loop
+        self._syncs = syncs
+        self._together = together
+        self._thread = threading.get_ident()
+        self._planned = False
+        self._asks_for_turn = False
+        self._closed = False
+        self._under_way: list[Writer] = []  # whose syncs are begun
+        self._errors: list[OSError | None] = []  # of each of them
+        self._missing = 0  # answers
+        self._failed: list[Failure] = []
+        self._size = 0  # of what the round under way writes
+        self._begun = 0.0
+        self._watches = (os.cpu_count() or 1) > 1  # else it would keep the kernel from its work
+        self._was_quick = True
+        self._watching = False
+        self._finishing = threading.Lock()
+        loop.add_reader(syncs.descriptor, self._take_answers)
+
+    def plan(self) -> bool:
+        """Take care of what waits, if this is the loop: then in its next turn, so that all of this turn is in it."""
+        if threading.get_ident() != self._thread or self._closed or not self._loop.is_running():
+            return False
+        if not self._planned:
+            self._planned = True
+            if not self._under_way:
+                self._loop.call_soon(self._begin)
+        return True
+
+    def come_back(self) -> None:
+        """Somebody gave up the turn: from any thread."""
+        if self._asks_for_turn:
+            self._asks_for_turn = False
+            self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # the loop is closed
+            self._commits.hand_over([])
+
+    def finish(self) -> None:
+        """Whoever is about to wait for the turn calls this: in the loop's own thread nobody else ends the round."""
+        if self._under_way and (threading.get_ident() == self._thread or not self._loop.is_running()):
+            with self._finishing:
+                while self._missing:
+                    self._note(self._syncs.wait())
+                if self._under_way:
+                    self._end()
+                if self._planned:
+                    self._begin_soon()
+
+    def close(self) -> None:
+        """Begin no more rounds. From any thread, with the turn."""
+        self._closed = True
+        try:
+            if self._loop.is_running():
+                self._loop.call_soon_threadsafe(self._dispose)
+                return
+            self._loop.remove_reader(self._syncs.descriptor)
+        except RuntimeError:  # the loop is closed
+            pass
+        self._syncs.close()
+
+    def _dispose(self) -> None:
+        self._loop.remove_reader(self._syncs.descriptor)
+        self._syncs.close()
+
+    # --- one round
+
+    def _begin(self) -> None:
+        if self._under_way:  # its end looks for more
+            return
+        self._planned = False
+        self._asks_for_turn = True  # first: whoever has the turn looks for it after giving it up
+        writers = self._commits.begin() if not self._closed else None
+        if writers is None:
+            if self._closed:
+                self._commits.hand_over([])
+            return
+        self._asks_for_turn = False
+        if not self._is_quick(writers):
+            for writer in writers:
+                writer.put_back()
+            self._commits.hand_over(writers)
+            self._commits.end()
+            return
+        try:
+            self._write(writers)
+        except BaseException as error:
+            self._give_up(writers, error)
+            raise
+        if not self._under_way:
+            self._finish_round()
+        elif not self._missing:  # no sync could be begun
+            self._end()
+        elif self._watches and self._was_quick and self._size <= WATCHED_BYTES and not self._watching:
+            self._watching = True
+            self._loop.call_soon(self._watch)
+
+    def _is_quick(self, writers: list[Writer]) -> bool:
+        if len(writers) > self._syncs.most:
+            return False
+        size = 0
+        for writer in writers:
+            prepared = writer.prepare(self._syncs)
+            if prepared is None:
+                return False
+            size += prepared
+        self._size = size
+        return size <= MOST_BYTES
+
+    def _write(self, writers: list[Writer]) -> None:
+        self._failed = []
+        to_sync = self._commits.write_all(writers, self._failed)
+        if not to_sync:
+            return
+        self._under_way, self._missing = to_sync, len(to_sync)
+        self._errors = [None] * len(to_sync)
+        self._begun = time.perf_counter()
+        begun = self._syncs.begin([writer.segments.active.file() for writer in to_sync])
+        if begun < len(to_sync):
+            refused = OSError(errno.EAGAIN, "the sync could not be begun")
+            self._note([(number, refused) for number in range(begun, len(to_sync))])
+
+    def _watch(self) -> None:
+        self._take_answers()
+        if self._under_way and time.perf_counter() - self._begun < WATCHED_SECONDS:
+            self._loop.call_soon(self._watch)
+        else:
+            self._watching = False
+
+    def _take_answers(self) -> None:
+        if not self._under_way:
+            return
+        self._note(self._syncs.answers())
+        if not self._missing:
+            self._was_quick = time.perf_counter() - self._begun < WATCHED_SECONDS
+            try:
+                with self._together():
+                    self._end()
+            finally:
+                if self._planned:
+                    self._begin()
+
+    def _note(self, answers: list[tuple[int, OSError | None]]) -> None:
+        for number, error in answers:
+            self._errors[number] = error
+            self._missing -= 1
+
+    def _end(self) -> None:
+        writers, self._under_way = self._under_way, []
+        try:
+            self._publish(writers)
+        except BaseException as error:
+            self._give_up(writers, error)
+            raise
+        self._finish_round()
+
+    def _publish(self, writers: list[Writer]) -> None:
+        for writer, error in zip(writers, self._errors, strict=True):
+            if error is None:
+                self._commits.publish(writer)
+            else:
+                self._failed.append((writer, "a sync", error))
+
+    def _give_up(self, writers: list[Writer], error: BaseException) -> None:
+        """A defect of ours, or the end of the process, must not keep the turn for ever."""
+        self._under_way, self._failed = [], []
+        try:
+            self._commits.give_up(writers, error)
+        finally:
+            self._commits.end()
+
+    def _finish_round(self) -> None:
+        """With the turn still ours."""
+        if not self._failed:
+            self._commits.end()
+            return
+        failed, self._failed = self._failed, []
+        self._commits.end_failed(failed)

@@ -1,0 +1,474 @@
+"""Rounds that an event loop runs: on a disk in memory, whose syncs are answered when the test says so."""
+
+import asyncio
+import errno
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runnel.errors import PartitionFailed
+from runnel.files import DiskFiles
+from runnel.log import Log, TopicSettings, open_log
+from runnel.log.appends import Append
+from runnel.log.loop_rounds import MOST_BYTES
+from runnel.log.writer import Writer
+from runnel.testing import Crashed, FaultyFiles
+from runnel.testing.machine import FaultySyncs
+from tests.threaded_syncs import ThreadedSyncs
+from tests.turned_loop import TurnedLoop
+from tests.unit.log.stage import Stage, batch, fill
+
+PATIENCE = 60
+
+
+class HeldSyncs(FaultySyncs):
+    """They come to nothing until `released`."""
+
+    released = False
+    refuses = False
+
+    def begin(self, files: Any) -> int:
+        return 0 if self.refuses else super().begin(files)
+
+    def answers(self) -> list[tuple[int, OSError | None]]:
+        return super().answers() if self.released else []
+
+    def wait(self) -> list[tuple[int, OSError | None]]:
+        return super().answers()
+
+
+class HeldFiles(FaultyFiles):
+    def syncs(self) -> HeldSyncs:
+        self.given = HeldSyncs()
+        return self.given
+
+
+class LoopStage(Stage):
+    def __init__(self) -> None:
+        self.held = HeldFiles()
+        super().__init__(files=self.held)
+        self.loop = TurnedLoop()
+        self.log.commit_on(self.loop, nullcontext)
+
+    def partition_with_a_record(self, topic: str = "orders", **settings: Any) -> Any:
+        """Its segment is open, and its epoch has begun."""
+        partition = self.partition(topic, **settings)
+        fill(partition, 1)
+        return partition
+
+    def answer(self) -> None:
+        self.held.given.released = True
+        self.loop.turn_until_idle()
+        self.held.given.released = False
+
+
+# --- a round
+
+
+def test_what_is_submitted_in_one_turn_of_the_loop_is_one_round() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    writes, syncs = stage.count("write", "orders-0/"), stage.count("sync", "orders-0/")
+    appends = [partition.submit(batch(b"%d" % number)) for number in range(3)]
+    assert stage.count("write", "orders-0/") == writes
+
+    stage.loop.turn()
+    assert stage.count("write", "orders-0/") == writes + 1
+    stage.answer()
+
+    assert [append.result(timeout=0).base_offset for append in appends] == [1, 2, 3]
+    assert stage.count("write", "orders-0/") == writes + 1
+    assert stage.count("sync", "orders-0/") == syncs + 1
+
+
+def test_nothing_is_seen_or_answered_before_the_sync_is() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+
+    assert not append.done
+    assert partition.end_offset == 1
+    stage.answer()
+    assert append.done
+    assert partition.end_offset == 2
+
+
+def test_what_comes_during_a_round_is_the_next_one() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    first = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    second = partition.submit(batch(b"milk"))
+    stage.loop.turn_until_idle()
+    writes = stage.count("write", "orders-0/")
+    stage.held.given.released = True
+    next(iter(stage.loop.readers.values()))()
+
+    assert (first.done, second.done) == (True, False)
+    assert stage.count("write", "orders-0/") == writes + 1, "it began at once"
+    stage.answer()
+    assert second.result(timeout=0).base_offset == 2
+
+
+def test_the_answers_of_a_round_are_given_together() -> None:
+    stage = LoopStage()
+    inside: list[bool] = []
+    together = Together()
+    stage.log.close()
+    stage.log = stage.open()
+    stage.log.commit_on(stage.loop, lambda: together)
+    partition = stage.partition()
+    fill(partition, 1)
+    partition.submit(batch(b"tea")).when_done(lambda _: inside.append(together.entered))
+    stage.answer()
+
+    assert inside == [True]
+
+
+class Together:
+    entered = False
+
+    def __enter__(self) -> None:
+        self.entered = True
+
+    def __exit__(self, *_: object) -> None:
+        self.entered = False
+
+
+def test_a_relaxed_append_is_answered_by_the_loop_without_a_sync() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record(flush_ms=1_000)
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn()
+
+    assert append.done
+    assert partition.synced_offset == 0
+
+
+# --- failures
+
+
+def test_a_failed_sync_is_told_and_fails_its_partition_alone() -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    stage.files.fail("sync", "ill-0/", errno.EIO)
+    lost, kept = ill.submit(batch(b"tea")), well.submit(batch(b"tea"))
+    stage.answer()
+
+    assert kept.result(timeout=0).base_offset == 1
+    with pytest.raises(PartitionFailed, match="a sync failed"):
+        lost.result(timeout=0)
+    assert ill.failed
+    assert ill.end_offset == 1
+    assert ill.heal()
+    assert ill.append_batch(batch(b"tea")).base_offset == 1
+
+
+def test_a_failed_write_is_told_and_fails_its_partition_alone() -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    stage.files.fail("write", "ill-0/", errno.EIO)
+    lost, kept = ill.submit(batch(b"tea")), well.submit(batch(b"tea"))
+    stage.answer()
+
+    assert kept.result(timeout=0).base_offset == 1
+    with pytest.raises(PartitionFailed, match="a write failed"):
+        lost.result(timeout=0)
+
+
+def test_a_sync_that_cannot_be_begun_counts_as_failed() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    stage.held.given.refuses = True
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+
+    with pytest.raises(PartitionFailed, match="could not be begun"):
+        append.result(timeout=0)
+
+
+def test_a_crash_while_a_failure_is_dealt_with_ends_the_round_once() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    stage.files.fail("write", "orders-0/", errno.EIO)
+    partition.submit(batch(b"tea"))
+    stage.files.crash_at = stage.files.operations + 2  # the write, then the truncation
+    with pytest.raises(Crashed):
+        stage.loop.turn()
+
+
+def test_a_defect_in_the_middle_of_a_round_does_not_end_all_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    lost = ill.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    waiting = well.submit(batch(b"tea"))
+    publish = Writer.publish
+
+    def fail(writer: Writer, *, synced: bool) -> list[Append]:
+        if writer.name == "ill-0":
+            raise RuntimeError("a defect")
+        return publish(writer, synced=synced)
+
+    monkeypatch.setattr(Writer, "publish", fail)
+    stage.held.given.released = True
+    with pytest.raises(RuntimeError, match="a defect"):
+        stage.loop.turn_until_idle()
+    stage.loop.turn_until_idle()
+
+    with pytest.raises(PartitionFailed):
+        lost.result(timeout=0)
+    assert waiting.result(timeout=0).base_offset == 1
+
+
+def test_the_loop_goes_on_after_a_failure() -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    stage.files.fail("sync", "ill-0/", errno.EIO)
+    ill.submit(batch(b"tea"))
+    stage.answer()
+    append = well.submit(batch(b"tea"))
+    stage.answer()
+
+    assert append.result(timeout=0).base_offset == 1
+
+
+# --- what the loop leaves to the thread
+
+
+def left_to_the_thread(stage: LoopStage, append: Append) -> bool:
+    """Here nothing runs in the background, so it waits until `commit`."""
+    writes = stage.count("write")
+    stage.answer()
+    left = not append.done and stage.count("write") == writes
+    stage.log.commit()
+    assert append.done
+    return left
+
+
+def test_a_plain_append_is_not_left_to_the_thread() -> None:
+    stage = LoopStage()
+
+    assert not left_to_the_thread(stage, stage.partition_with_a_record().submit(batch(b"tea")))
+
+
+def test_the_first_append_of_an_epoch_is_left_to_the_thread() -> None:
+    stage = LoopStage()
+
+    assert left_to_the_thread(stage, stage.partition().submit(batch(b"tea")))
+
+
+def test_a_roll_by_size_is_left_to_the_thread() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record(segment_bytes=1_200)
+    fill(partition, 1)
+    append = partition.submit(batch(bytes(1_000)))
+
+    assert left_to_the_thread(stage, append)
+    assert stage.count("rename", "00000000000000000002.log") == 1
+
+
+def test_a_roll_by_time_is_left_to_the_thread() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record(segment_ms=1_000)
+    stage.clock.advance(1_000)
+
+    assert left_to_the_thread(stage, partition.submit(batch(b"tea")))
+
+
+def test_an_append_to_a_file_that_is_not_open_is_left_to_the_thread() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    stage.log._home.open_files.forget_folder("/data/orders-0")
+
+    assert left_to_the_thread(stage, partition.submit(batch(b"tea")))
+
+
+def test_a_large_round_is_left_to_the_thread() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record(max_message_bytes=2 * MOST_BYTES)
+
+    assert left_to_the_thread(stage, partition.submit(batch(bytes(MOST_BYTES))))
+
+
+def test_one_append_that_is_left_takes_its_round_along() -> None:
+    stage = LoopStage()
+    plain = stage.partition_with_a_record().submit(batch(b"tea"))
+
+    assert left_to_the_thread(stage, stage.partition("new").submit(batch(b"tea")))
+    assert plain.result(timeout=0).base_offset == 1
+
+
+def test_the_background_thread_commits_what_the_loop_leaves_and_what_other_threads_submit(tmp_path: Path) -> None:
+    async def submit(log: Log) -> None:
+        partition = log.partition("orders")  # new: its epoch has to be written first
+        append = partition.submit(batch(b"tea"))
+        assert (await asyncio.to_thread(append.result, PATIENCE)).base_offset == 0
+        append = await asyncio.to_thread(partition.submit, batch(b"milk"))
+        assert (await asyncio.to_thread(append.result, PATIENCE)).base_offset == 1
+
+    run_with_log(tmp_path, submit)
+
+
+def test_where_files_cannot_be_synced_so_the_thread_commits(tmp_path: Path) -> None:
+    class PlainFiles(DiskFiles):
+        def syncs(self) -> None:  # type: ignore[override]
+            return None
+
+    async def submit(log: Log) -> None:
+        log.partition("orders").append_batch(batch(b"tea"))
+        append = log.partition("orders").submit(batch(b"milk"))
+        assert (await asyncio.to_thread(append.result, PATIENCE)).base_offset == 1
+        assert log._commits._loop_rounds is None
+
+    run_with_log(tmp_path, submit, PlainFiles())
+
+
+# --- turns
+
+
+def test_the_loop_steps_aside_for_others_and_comes_back() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    writes = stage.count("write", "orders-0/")
+    with stage.log._commits.exclusive():
+        stage.loop.turn_until_idle()
+        assert stage.count("write", "orders-0/") == writes
+    stage.answer()
+
+    assert append.result(timeout=0).base_offset == 1
+
+
+def test_another_thread_waits_for_the_end_of_the_round() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    seen: list[bool] = []
+
+    def roll() -> None:
+        partition.roll()
+        seen.append(append.done)
+
+    thread = threading.Thread(target=roll)
+    thread.start()
+    while not stage.log._commits._asking:
+        pass
+    stage.answer()
+    thread.join(PATIENCE)
+
+    assert seen == [True]
+
+
+def test_whoever_waits_in_the_loop_s_own_thread_ends_the_round() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    first = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    second = partition.submit(batch(b"milk"))
+
+    assert partition.append_batch(batch(b"sugar")).base_offset == 3
+    assert (first.done, second.done) == (True, True)
+    third = partition.submit(batch(b"cups"))
+    stage.answer()
+    assert third.result(timeout=0).base_offset == 4
+
+
+def test_closing_ends_the_round_and_commits_what_waits() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    first = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    second = partition.submit(batch(b"milk"))
+    stage.log.close()
+
+    assert [append.result(timeout=0).base_offset for append in (first, second)] == [1, 2]
+    stage.loop.turn_until_idle()
+    assert stage.loop.readers == {}
+
+
+# --- with loops and disks as they are
+
+
+def test_a_loop_commits_what_many_callbacks_submit(tmp_path: Path) -> None:
+    async def submit(log: Log) -> None:
+        partitions = [log.partition("orders", number, TopicSettings(segment_bytes=20_000)) for number in range(3)]
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[int]] = []
+        for number in range(600):
+            answer: asyncio.Future[int] = loop.create_future()
+
+            def tell(append: Append, answer: asyncio.Future[int] = answer) -> None:
+                loop.call_soon_threadsafe(answer.set_result, append.result(0).base_offset)
+
+            partitions[number % 3].submit(batch(bytes(300))).when_done(tell)
+            answers.append(answer)
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+        offsets = await asyncio.wait_for(asyncio.gather(*answers), PATIENCE)
+        assert offsets == [number // 3 for number in range(600)]
+        assert [len(list(partition.records())) for partition in partitions] == [200] * 3
+
+    run_with_log(tmp_path, submit)
+
+
+def test_a_loop_commits_on_a_disk_in_memory_as_well(tmp_path: Path) -> None:
+    async def submit(log: Log) -> None:
+        partition = log.partition("orders")
+        partition.append_batch(batch(b"tea"))
+        append = partition.submit(batch(b"milk"))
+        assert (await asyncio.to_thread(append.result, PATIENCE)).base_offset == 1
+
+    files = FaultyFiles()
+    for folder in list(tmp_path.parents)[-2::-1]:
+        files.make_directory(str(folder))
+    files.make_directory(str(tmp_path))
+    run_with_log(tmp_path, submit, files)
+    assert any(line.startswith("sync") and "orders-0" in line for line in files.history)
+
+
+def test_a_hanging_sync_does_not_stop_the_loop(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    class HangingSyncs(ThreadedSyncs):
+        def _sync(self, number: int, file: Any) -> None:
+            goes_on.wait(PATIENCE)
+            super()._sync(number, file)
+
+    class HangingFiles(DiskFiles):
+        def syncs(self) -> HangingSyncs:  # type: ignore[override]
+            return HangingSyncs()
+
+    async def submit(log: Log) -> None:
+        partition = log.partition("orders")
+        partition.append_batch(batch(b"tea"))
+        append = partition.submit(batch(b"milk"))
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        later = partition.submit(batch(b"sugar"))
+        await asyncio.sleep(0)
+        assert (append.done, later.done, partition.end_offset) == (False, False, 1)
+        goes_on.set()
+        assert (await asyncio.to_thread(later.result, PATIENCE)).base_offset == 2
+        assert append.done
+
+    run_with_log(tmp_path, submit, HangingFiles())
+
+
+def run_with_log(folder: Path, work: Any, files: Any = None) -> None:
+    """In a loop that commits, on a log that is closed in a thread, as a broker closes it."""
+
+    async def run() -> None:
+        log = open_log(folder / "data", files=files or DiskFiles())
+        log.commit_on(asyncio.get_running_loop(), nullcontext)
+        try:
+            await asyncio.wait_for(work(log), PATIENCE)
+        finally:
+            await asyncio.to_thread(log.close)
+
+    asyncio.run(run())
