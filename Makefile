@@ -18,7 +18,7 @@ help: ## list the targets
 test: $(READY) ## run the fast tests on all cores; needs nothing but Python
 	@$(BIN)/pytest -n auto --dist worksteal -m "not servers and not soak" --seed $(or $(SEED),1)
 
-test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, kcat, npm and a C compiler
+test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, kcat, npm and a C compiler
 	@.ci/require-java
 	@$(BIN)/pytest -m servers
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-NOUNS = ("broker", "consume", "groups", "log", "produce", "topics", "transactions")
+NOUNS = ("broker", "consume", "groups", "log", "produce", "run", "topics", "transactions", "up")
 
 
 class Nouns(TyperGroup):

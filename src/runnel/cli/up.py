@@ -1,0 +1,43 @@
+"""`runnel up`: a broker and an app, with one command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from runnel.cli.nouns import noun
+from runnel.cli.running import App, Data, LogJson, Master, UntilCaughtUp, Views, directory_of, run_app
+
+LISTEN = "127.0.0.1:9092"
+
+up = noun()
+
+
+@up.command()
+def keep(
+    app: App,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the broker listens; port 0 picks a free one.")
+    ] = LISTEN,
+    data: Data = None,
+    views: Views = None,
+    master: Master = "local[*]",
+    until_caught_up: UntilCaughtUp = False,
+    log_json: LogJson = False,
+) -> None:
+    """Start a broker of our own, and run an app on it until SIGTERM or Ctrl-C."""
+    from runnel.app.local_broker import local_broker  # noqa: PLC0415
+
+    with local_broker(directory_of(app, data) / "log", listen) as bootstrap:
+        print(f"listening on {bootstrap}", flush=True)
+        run_app(
+            app,
+            bootstrap,
+            data=data,
+            views=views,
+            master=master,
+            until_caught_up=until_caught_up,
+            settings={},
+            log_json=log_json,
+        )

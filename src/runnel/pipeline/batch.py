@@ -1,0 +1,85 @@
+"""One micro-batch on its way through the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.source.offsets import Offsets
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of the records that a batch read: each is counted in one of the three."""
+
+    in_time: int = 0
+    late: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`starts` and `ends` are offsets by the number of the input; `rows` is what the body made of it, once known."""
+
+    query: str
+    checkpoint: str
+    moment: Moment
+    starts: dict[int, Offsets]
+    ends: dict[int, Offsets]
+    frame: DataFrame
+    rows: pa.Table | None = None
+    aside: pa.Table | None = None
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def number(self) -> int:
+        return self.moment.batch
+
+    @property
+    def positions(self) -> dict[str, Any]:
+        """The next offset of every partition that was read, by topic, over all inputs."""
+        found: dict[str, dict[str, int]] = {}
+        for end in self.ends.values():
+            for (topic, partition), at in sorted(end.next.items()):
+                found.setdefault(topic, {})[str(partition)] = at
+        return found
+
+
+@dataclass
+class Totals:
+    """What a query has done since it was started."""
+
+    batches: int = 0
+    in_time: int = 0
+    late: int = 0
+    rejected: int = 0
+    watermark: int = 0
+
+    def add(self, batch: Batch) -> None:
+        self.batches += 1
+        self.in_time += batch.counts.in_time
+        self.late += batch.counts.late
+        self.rejected += batch.counts.rejected
+        self.watermark = batch.moment.watermark
+
+    def __str__(self) -> str:
+        return f"{self.batches:,} batches, {self.in_time:,} rows, {self.late:,} late, {self.rejected:,} rejected"
+
+
+Step: TypeAlias = Callable[[Batch], Batch | None]
+"""What is done to a batch. None: it is finished, and no step follows."""
+
+
+def run(steps: tuple[Step, ...], batch: Batch) -> Batch | None:
+    """The batch as the last step left it."""
+    current: Batch | None = batch
+    for step in steps:
+        if current is None:
+            return None
+        current = step(current)
+    return current

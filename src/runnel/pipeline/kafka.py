@@ -1,0 +1,37 @@
+"""The Kafka that an app runs against: any. Its address, and what a client must bring to be let in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runnel.client import Admin
+from runnel.client.cluster import Cluster
+from runnel.client.errors import TopicExists, UnknownTopic
+from runnel.client.security import Security
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """`settings` are those of librdkafka: `security.protocol`, `sasl.username`, ..."""
+
+    bootstrap: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def security(self) -> Security:
+        return Security.of(self.settings)
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.bootstrap, security=self.security)
+
+    def make_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> None:
+        """One that is there already stays as it is."""
+        with Admin(self.bootstrap, settings=dict(self.settings)) as admin:
+            try:
+                admin.topic(name)
+            except UnknownTopic:
+                try:
+                    admin.create(name, partitions=partitions, configs=configs)
+                except TopicExists:
+                    return

@@ -1,0 +1,78 @@
+"""How far a query is: a record of a compacted topic, written in the same transaction as what it tells of.
+
+Keyed by the query's name; it holds the batch's number, the id of the checkpoint it belongs to, and the positions of the
+sources after it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from runnel.client import positions
+from runnel.client.batches import HEADER, LENGTH_PREFIX
+from runnel.client.cluster import Cluster
+from runnel.client.columns import Origin, decode
+from runnel.client.fetch import Fetcher
+from runnel.pipeline.errors import OtherCheckpoint
+
+
+@dataclass(frozen=True)
+class Marker:
+    query: str
+    batch: int
+    checkpoint: str
+    positions: dict[str, Any]
+
+    def to_bytes(self) -> bytes:
+        told = {"batch": self.batch, "checkpoint": self.checkpoint, "positions": self.positions}
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, query: str, value: bytes) -> Marker:
+        told = json.loads(value)
+        return cls(query, told["batch"], told["checkpoint"], told["positions"])
+
+
+def read_marker(cluster: Cluster, topic: str, query: str) -> Marker | None:
+    """The last one that was committed; to be read after the older writers were fenced."""
+    found: Marker | None = None
+    places = cluster.topic(topic, fresh=True).places
+    starts, ends = positions.earliest(cluster, places), positions.latest(cluster, places)
+    for name, partition in places:
+        place = name, partition
+        for fetched in Fetcher(cluster).read(name, partition, starts[place], ends[place]):
+            origin = Origin(name, partition, fetched.start, fetched.end)
+            batches = [each for part in fetched.parts for each in _each(part)]
+            for block in decode(batches, ("key", "value"), origin):
+                for key, value in zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True):
+                    if key == query.encode():
+                        found = Marker.from_bytes(query, value) if value is not None else None
+    return found
+
+
+def is_done(query: str, batch: int, checkpoint: str, marker: Any) -> bool:
+    """Whether the marker says that this batch took effect before.
+
+    A marker that is missing after batch 0, or belongs to another checkpoint, means that the output and the checkpoint
+    do not belong together: to go on would lose or repeat rows.
+    """
+    if marker is None:
+        if batch:
+            raise OtherCheckpoint(query, f"its output has no mark of any batch, and the checkpoint is at batch {batch}")
+        return False
+    if marker.checkpoint != checkpoint:
+        raise OtherCheckpoint(query, f"its output was made by checkpoint {marker.checkpoint}, and this is {checkpoint}")
+    if batch > marker.batch + 1:
+        raise OtherCheckpoint(query, f"its output is at batch {marker.batch}, and the checkpoint at batch {batch}")
+    return bool(batch <= marker.batch)
+
+
+def _each(part: memoryview) -> list[memoryview]:
+    found, place = [], 0
+    while place < len(part):
+        length = HEADER.unpack_from(part, place)[1] + LENGTH_PREFIX
+        found.append(part[place : place + length])
+        place += length
+    return found

@@ -1,0 +1,32 @@
+"""Where an app runs: its name, its Kafka, its directory, and the store of its views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.pipeline.kafka import Kafka
+from runnel.views.store import Store
+
+
+@dataclass(frozen=True)
+class Place:
+    """`store` opens the store: every query has a connection of its own."""
+
+    app: str
+    kafka: Kafka
+    directory: Path
+    store: Callable[[], Store]
+
+    @property
+    def marks(self) -> str:
+        """The topic of the markers."""
+        return f"runnel.{self.app}.markers"
+
+    def directory_of(self, output: str) -> Path:
+        return self.directory / "queries" / output
+
+    def id_of(self, output: str) -> str:
+        """For transactions, and for what must be unique in the whole Kafka."""
+        return f"runnel.{self.app}.{output}"

@@ -1,0 +1,141 @@
+"""One transaction for each batch: what the body made, what was put aside, and the mark that the batch is done.
+
+A reader of committed records sees all of it or nothing. Opening a publisher fences the one before it: a second copy of
+the app, or a driver that was thought dead, stops at its next transaction. Nothing is written twice: the mark says which
+batch was the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runnel.client.bodies import Body, bodies
+from runnel.client.cluster import Cluster
+from runnel.client.column_bodies import column_bodies
+from runnel.client.errors import EndUnknown, TransactionLost
+from runnel.client.metadata import Place
+from runnel.client.ticket import Ticket
+from runnel.client.transaction import Transaction
+from runnel.client.writing import write
+from runnel.durable import durable
+from runnel.pipeline.markers import Marker, read_marker
+from runnel.pipeline.sinks.partitioning import partitions_of
+from runnel.pipeline.source import aside
+from runnel.records import Codec, Record
+
+TRIES = 5
+BLOCK = 16_384  # records without a key that go to one partition before the next
+SIDE = 0  # what is put aside has one partition
+
+
+class Publisher:
+    """`marks` is the topic of the markers, `late` the one for this query's late rows."""
+
+    def __init__(self, cluster: Cluster, query: str, *, name: str, marks: str, late: str) -> None:
+        self._cluster = cluster
+        self._query = query
+        self._marks = marks
+        self._late = late
+        self._transaction = Transaction(cluster, name)
+        self.marker: Marker | None = None
+
+    def open(self) -> None:
+        """Fence whoever was here before, and read how far it came."""
+        with durable("publish.open"):
+            self._transaction.init()
+        self.marker = read_marker(self._cluster, self._marks, self._query)
+
+    def publish(self, marker: Marker, contents: dict[Place, pa.Table], put_aside: pa.Table) -> None:
+        """All of it in one transaction; `contents` are columns key, value, headers, timestamp by partition."""
+        for attempt in range(TRIES):
+            try:
+                ticket = self.begin([*contents, *self.sides(put_aside)])
+                given = {place: _bodies(table) for place, table in contents.items()}
+                write(self._cluster, ticket, given, codec=Codec.ZSTD)
+                self.commit(ticket, marker, put_aside)
+            except (TransactionLost, EndUnknown):
+                self.open()
+                if self.marker is not None and self.marker.batch >= marker.batch:
+                    return
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return
+
+    def begin(self, places: Iterable[Place]) -> Ticket:
+        return self._transaction.begin({*places, (self._marks, SIDE)})
+
+    def commit(self, ticket: Ticket, marker: Marker, put_aside: pa.Table) -> None:
+        """The last writes, and the end. To be called when every other writer is done."""
+        write(self._cluster, ticket, self._last(marker, put_aside))
+        with durable("publish.commit"):
+            self._transaction.commit()
+        self.marker = marker
+
+    def abort(self) -> None:
+        self._transaction.abort()
+
+    def sides(self, put_aside: pa.Table) -> set[Place]:
+        return {
+            (self._side(row["kind"], row["topic"]), SIDE) for row in put_aside.select(["kind", "topic"]).to_pylist()
+        }
+
+    def _side(self, kind: str, topic: str) -> str:
+        return self._late if kind == aside.LATE else f"{topic}.rejected"
+
+    def _last(self, marker: Marker, put_aside: pa.Table) -> dict[Place, Iterable[Body]]:
+        mark = Record(marker.to_bytes(), key=self._query.encode())
+        records: dict[Place, list[Record]] = {(self._marks, SIDE): [mark]}
+        for row in put_aside.to_pylist():
+            records.setdefault((self._side(row["kind"], row["topic"]), SIDE), []).append(self._put_aside(row))
+        return {place: bodies(given) for place, given in records.items()}
+
+    def _put_aside(self, row: dict[str, Any]) -> Record:
+        """As it came, with its origin, and why it is here, among the headers."""
+        why = ("runnel.watermark", row["reason"]) if row["kind"] == aside.LATE else ("runnel.reason", row["reason"])
+        origin = (
+            ("runnel.query", self._query),
+            ("runnel.topic", row["topic"]),
+            ("runnel.partition", str(row["partition"])),
+            ("runnel.offset", str(row["offset"])),
+            why,
+        )
+        own = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        headers = (*own, *((name, text.encode()) for name, text in origin))
+        return Record(row["value"], key=row["key"], timestamp=row["timestamp"], headers=headers)
+
+
+def shared_out(table: pa.Table, topic: str, count: int, batch: int) -> dict[Place, pa.Table]:
+    """Records to partitions: by their key; those without one in blocks, another partition first for each batch."""
+    if not table.num_rows:
+        return {}
+    keys = pc.cast(table["key"], pa.binary()).combine_chunks()
+    keys = keys if isinstance(keys, pa.Array) else pa.concat_arrays(keys.chunks)
+    chosen = partitions_of(keys, count)
+    spread = (np.arange(table.num_rows) // BLOCK + batch) % count
+    chosen = np.where(chosen < 0, spread, chosen)
+    return {
+        (topic, int(partition)): table.take(pa.array(np.flatnonzero(chosen == partition)))
+        for partition in np.unique(chosen)
+    }
+
+
+def _bodies(table: pa.Table) -> Iterator[Body]:
+    whole = table.combine_chunks()
+    headers = _column(whole, "headers")
+    return column_bodies(
+        _column(whole, "value"),
+        _column(whole, "key"),
+        _column(whole, "timestamp"),
+        None if headers.null_count == len(headers) else headers,
+    )
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

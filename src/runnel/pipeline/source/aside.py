@@ -1,0 +1,94 @@
+"""Rows that were put aside: late ones and rejected ones, as they came, in a file for each partition and batch.
+
+The source's task writes it when it has read its range to the end, under a temporary name first. A repeat of the batch
+writes the same. The batch's own transaction publishes the rows, so nothing here has an effect that could come twice,
+and nothing need be synced: what is lost with the machine is made again by the repeat.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runnel.client.columns import HEADERS
+from runnel.durable import durable
+from runnel.pipeline.source.offsets import Range
+
+LATE = "late"
+REJECTED = "rejected"
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+IN_TIME = b"in time"
+
+
+class Aside(NamedTuple):
+    """What came of one range: how many rows went on, and those that did not."""
+
+    in_time: int
+    rows: pa.Table
+
+    @property
+    def late(self) -> int:
+        return self._count(LATE)
+
+    @property
+    def rejected(self) -> int:
+        return self._count(REJECTED)
+
+    def _count(self, kind: str) -> int:
+        return int(pc.sum(pc.equal(self.rows["kind"], kind)).as_py() or 0)
+
+
+def directory_of(root: Path, batch: int) -> Path:
+    return root / "aside" / str(batch)
+
+
+def write(directory: Path, number: int, read: Range, in_time: int, rows: list[pa.Table]) -> None:
+    """`number` is the input's."""
+    directory.mkdir(parents=True, exist_ok=True)
+    table = pa.concat_tables(rows) if rows else SCHEMA.empty_table()
+    table = table.replace_schema_metadata({IN_TIME: str(in_time).encode()})
+    path = directory / _name(number, read)
+    temporary = path.with_suffix(f".{os.getpid()}-{uuid.uuid4().hex}")
+    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    with durable("source.aside"):
+        temporary.replace(path)
+
+
+def read_aside(directory: Path, number: int, read: Range) -> Aside | None:
+    """None if no task has read this range to its end."""
+    path = directory / _name(number, read)
+    if not path.exists():
+        return None
+    with pa.OSFile(str(path), "rb") as file:
+        table = pa.ipc.open_stream(file).read_all()
+    return Aside(int(table.schema.metadata[IN_TIME]), table)
+
+
+def forget_before(root: Path, batch: int) -> None:
+    """Those of older batches, which are published."""
+    for found in (root / "aside").glob("*"):
+        if found.name.isdigit() and int(found.name) < batch:
+            shutil.rmtree(found, ignore_errors=True)
+
+
+def _name(number: int, read: Range) -> str:
+    return f"{number}-{read.name}-{read.start}-{read.end}.arrow"

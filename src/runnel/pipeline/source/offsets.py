@@ -1,0 +1,63 @@
+"""How far a source has read: Spark writes it down before a batch runs, and asks for the same again in a repeat.
+
+For each topic its id and the next offset of each partition; how long, in all, the source has been idle; and which of
+the query's inputs it is, because Spark numbers sources as the body happens to use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runnel.client.metadata import Place
+
+
+@dataclass(frozen=True)
+class Offsets:
+    input: int
+    next: Mapping[Place, int]
+    ids: Mapping[str, str]
+    idle: int = 0  # milliseconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Sorted: Spark compares the text."""
+        topics: dict[str, Any] = {}
+        for topic, partition in sorted(self.next):
+            known = topics.setdefault(topic, {"id": self.ids.get(topic, ""), "next": {}})
+            known["next"][str(partition)] = self.next[topic, partition]
+        return {"input": self.input, "topics": topics, "idle": self.idle}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Offsets:
+        topics = told["topics"]
+        return cls(
+            told["input"],
+            {(name, int(partition)): at for name, each in topics.items() for partition, at in each["next"].items()},
+            {name: each["id"] for name, each in topics.items()},
+            told["idle"],
+        )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Records of one partition that one task reads: from `start` to before `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def ranges(start: Offsets, end: Offsets) -> list[Range]:
+    """What lies between; a partition that is new is read from its beginning."""
+    return [
+        Range(*place, start.next.get(place, 0), at, end.ids.get(place[0], ""))
+        for place, at in sorted(end.next.items())
+        if at > start.next.get(place, 0)
+    ]

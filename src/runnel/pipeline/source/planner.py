@@ -1,0 +1,185 @@
+"""How far the next batch goes. It lives in the driver, asks the broker each time, and remembers little.
+
+New partitions and, for a pattern, new topics are looked for every few seconds. A topic that was deleted and made again
+is told by its id: its offsets mean other records now, so the query stops and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from runnel.client import positions
+from runnel.client.batches import HEADER
+from runnel.client.cluster import Cluster
+from runnel.client.errors import TopicReplaced
+from runnel.client.fetch import Fetcher
+from runnel.client.metadata import Place, Topic
+from runnel.durable import durable
+from runnel.pipeline.source.alignment import aligned
+from runnel.pipeline.source.offsets import Offsets
+from runnel.pipeline.source.spec import Spec
+from runnel.start import Place as StartPlace
+from runnel.start import Start
+
+LOOK_EVERY = 10.0  # seconds, for new partitions and topics
+SAMPLE = 4096  # bytes; a broker gives one whole batch at least
+SMALL = 10_000  # records: fewer are taken without a look at their size
+
+
+class Planner:
+    def __init__(
+        self,
+        spec: Spec,
+        cluster: Cluster,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._spec = spec
+        self._cluster = cluster
+        self._clock = clock
+        self._now = now
+        self._topics: dict[str, Topic] = {}
+        self._looked = float("-inf")
+        self._active = clock()  # when there was last something to read, or a beat
+        self._guess = (0, 0)  # of the alignment
+        self._until: Offsets | None = None
+
+    # --- where it begins
+
+    def first(self) -> Offsets:
+        """The offsets of batch 0, kept in a file: "latest" must mean the same when the first batch is repeated."""
+        path = self._spec.start_file
+        if path.exists():
+            return Offsets.from_json(json.loads(path.read_text()))
+        self._look()
+        found = Offsets(self._spec.number, self._start(), self._ids())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(found.to_json()))
+        with durable("source.start"):
+            temporary.replace(path)
+        return found
+
+    def _start(self) -> dict[Place, int]:
+        start = self._spec.reading.start
+        places = self._places()
+        if not isinstance(start, str):
+            earliest = positions.earliest(self._cluster, places)
+            wanted = {place: start.get(place[1], earliest[place]) for place in places}
+            positions.checked(self._cluster, wanted)
+            return wanted
+        at = Start.parse(start, round(self._now() * 1000))
+        match at.place:
+            case StartPlace.EARLIEST:
+                return positions.earliest(self._cluster, places)
+            case StartPlace.LATEST:
+                return positions.latest(self._cluster, places)
+            case StartPlace.TIME:
+                return positions.at_times(self._cluster, dict.fromkeys(places, at.number))
+            case StartPlace.OFFSET:
+                wanted = dict.fromkeys(places, at.number)
+                positions.checked(self._cluster, wanted)
+                return wanted
+
+    # --- how far it goes
+
+    def latest(self) -> Offsets:
+        """Everything that is there and committed."""
+        self._look()
+        return Offsets(self._spec.number, positions.latest(self._cluster, self._places()), self._ids())
+
+    def stop_at_latest(self) -> None:
+        """From now on nothing beyond what is there: for a run that ends when it has caught up."""
+        self._until = self.latest()
+
+    def next(self, start: Offsets) -> Offsets:
+        latest = self._until or self.latest()
+        self._check_ids(start, latest)
+        ends = {**start.next, **{place: max(at, start.next.get(place, 0)) for place, at in latest.next.items()}}
+        ids = {**start.ids, **latest.ids}
+        waiting = sum(at - start.next.get(place, 0) for place, at in ends.items())
+        if not waiting:
+            return Offsets(self._spec.number, ends, ids, start.idle + self._beat())
+        self._active = self._clock()
+        return Offsets(self._spec.number, self._admitted(start, ends, waiting), ids, start.idle)
+
+    def _beat(self) -> int:
+        """The idle time that has passed since the last beat, once it is long enough."""
+        event = self._spec.time
+        if event is None or event.idle is None or self._until is not None:
+            return 0
+        passed = int((self._clock() - self._active) * 1000)
+        if passed < max(event.idle, 1):
+            return 0
+        self._active = self._clock()
+        return passed
+
+    def _admitted(self, start: Offsets, ends: dict[Place, int], waiting: int) -> dict[Place, int]:
+        most = self._most(start, ends, waiting)
+        if waiting <= most:
+            self._guess = (0, 0)
+            return ends
+        behind = {place: at for place, at in ends.items() if at > start.next.get(place, 0)}
+        newest = max(
+            (found.timestamp for found in positions.newest(self._cluster, behind).values() if found), default=0
+        )
+        taken, moment = aligned(
+            start.next,
+            behind,
+            most,
+            newest + 1,
+            lambda at: positions.at_times(self._cluster, dict.fromkeys(behind, at)),
+            self._guess,
+        )
+        last, _ = self._guess
+        self._guess = (moment, max(1, (moment - last) // 2) if last else 0)
+        return ends | taken
+
+    def _most(self, start: Offsets, ends: dict[Place, int], waiting: int) -> int:
+        """Records of a batch: as many as declared, and no more bytes than declared, by the size of those to come."""
+        reading = self._spec.reading
+        if waiting <= min(SMALL, reading.rows):
+            return reading.rows
+        place = max(ends, key=lambda each: ends[each] - start.next.get(each, 0))
+        size = self._record_size(place, start.next.get(place, 0), ends[place])
+        return max(1, min(reading.rows, int(reading.bytes / size)))
+
+    def _record_size(self, place: Place, start: int, end: int) -> float:
+        """By the first batch from there on; 1 where there is none, as when all was aborted."""
+        for found in Fetcher(self._cluster, fetch_bytes=SAMPLE).read(*place, start, end):
+            for part in found.parts:
+                _, length, _, _, last, _ = HEADER.unpack_from(part)
+                return float(max(1, length / (last + 1)))
+        return 1.0
+
+    # --- the topics
+
+    def _look(self) -> None:
+        if self._clock() - self._looked < LOOK_EVERY:
+            return
+        pattern = self._spec.reading.topics
+        if pattern is None:
+            self._topics = {self._spec.topic: self._cluster.topic(self._spec.topic, fresh=True)}
+        else:
+            self._topics = positions.matching(self._cluster, pattern)
+        self._looked = self._clock()
+
+    def _places(self) -> list[Place]:
+        return [place for topic in self._topics.values() for place in topic.places]
+
+    def _ids(self) -> dict[str, str]:
+        return {name: _text(topic.id) for name, topic in self._topics.items()}
+
+    def _check_ids(self, start: Offsets, latest: Offsets) -> None:
+        for topic, known in start.ids.items():
+            found = latest.ids.get(topic, known)
+            if known and found and known != found:
+                raise TopicReplaced(topic, known, found)
+
+
+def _text(identity: UUID | None) -> str:
+    return str(identity) if identity else ""

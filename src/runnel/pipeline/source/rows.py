@@ -1,0 +1,210 @@
+"""The rows of a range of records: fetched, decoded, parsed, and told apart by their event time.
+
+A record becomes a row, or it is put aside: rejected, when its value does not fit the schema or its time is missing or
+further ahead of the batch's own time than declared; late, when its time is below the watermark at the start of the
+batch. Every offset that holds a record is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runnel.client.batches import HEADER, LENGTH_PREFIX
+from runnel.client.cluster import Cluster
+from runnel.client.columns import Origin, decode
+from runnel.client.fetch import FetchedBatches, Fetcher
+from runnel.graph.event_time import RECORD_TIME
+from runnel.pipeline.source import aside
+from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.source.offsets import Range
+from runnel.pipeline.source.spec import BEAT, Spec
+from runnel.pipeline.source.values import arrow_schema, parser
+
+MICROSECONDS = 1_000
+TIMESTAMP = pa.timestamp("us", "UTC")
+ALL = ("value", "key", "offset", "timestamp", "headers")
+BY_METADATA = {"_offset": "offset", "_timestamp": "timestamp", "_key": "key", "_headers": "headers"}
+
+
+class Rows:
+    """Those of one range, in one batch."""
+
+    def __init__(self, spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> None:
+        self._spec = spec
+        self._cluster = cluster
+        self._range = read
+        self._moment = moment
+        self._parser = parser(spec.columns.format, arrow_schema(spec.columns.fields), spec.parsed)
+        self._metadata = spec.metadata_wanted
+        self._decoded = self._columns_to_decode()
+        self._aside: list[pa.Table] = []
+        self._in_time = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        read = self._range
+        topic_id = UUID(read.topic_id) if read.topic_id else None
+        fetcher = Fetcher(self._cluster)
+        for fetched in fetcher.read(read.topic, read.partition, read.start, read.end, topic_id=topic_id):
+            yield from self._rows(fetched)
+        if self._moment is not None:
+            directory = aside.directory_of(self._spec.path, self._moment.batch)
+            aside.write(directory, self._spec.number, read, self._in_time, self._aside)
+
+    def _columns_to_decode(self) -> list[str]:
+        wanted = {"value", *(BY_METADATA[name] for name in self._metadata if name in BY_METADATA)}
+        return [name for name in ALL if name in wanted]
+
+    def _rows(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
+        batches = list(_batches(fetched))
+        origin = Origin(self._range.topic, self._range.partition, fetched.start, fetched.end)
+        before = 0
+        refused: dict[int, tuple[str, str]] = {}  # by the record's place in what was fetched
+        for block in decode(batches, self._decoded, origin):
+            rows, found = self._parsed(block)
+            refused |= {before + index: why for index, why in found.items()}
+            before += block.num_rows
+            self._in_time += rows.num_rows
+            if rows.num_rows:
+                yield rows
+        if refused:
+            self._put_aside(batches, origin, refused)
+
+    def _parsed(self, block: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
+        """Rows that go on, and why the others do not, by their place in the block."""
+        parsed = self._parser.parse(block.column("value"))
+        refused = {rejected.index: (aside.REJECTED, rejected.reason) for rejected in parsed.rejected}
+        refused |= {int(index): (aside.REJECTED, "no value") for index in parsed.tombstones}
+        kept = parsed.kept
+        columns = dict(zip(parsed.rows.schema.names, parsed.rows.columns, strict=True))
+        columns |= self._metadata_columns(block, kept)
+        rows = self._arranged(columns, parsed.rows.num_rows)
+        if self._spec.time is None:
+            return rows, refused
+        times = rows.column(self._spec.time.column)
+        going_on, why = self._judged(times)
+        if going_on is None:
+            return rows, refused
+        for row, reason in why.items():
+            refused[int(kept[row]) if kept is not None else row] = reason
+        return rows.filter(going_on), refused
+
+    def _judged(self, times: pa.Array) -> tuple[pa.Array | None, dict[int, tuple[str, str]]]:
+        """Which rows go on (None: all), and why the others do not."""
+        event, moment = self._spec.time, self._moment
+        assert event is not None
+        low = moment.watermark * MICROSECONDS if moment else 0
+        high = (moment.time + event.ahead) * MICROSECONDS if moment else 2**63 - 1
+        values = pc.cast(times, pa.int64())
+        if not len(times):
+            return None, {}
+        ends = pc.min_max(values)
+        if not times.null_count and ends["min"].as_py() >= low and ends["max"].as_py() <= high:
+            return None, {}
+        late = pc.fill_null(pc.less(values, low), False)
+        ahead = pc.fill_null(pc.greater(values, high), False)
+        missing = times.is_null()
+        why: dict[int, tuple[str, str]] = {}
+        for row in _places(missing):
+            why[row] = aside.REJECTED, f"field {event.column}: the event time is missing"
+        for row in _places(ahead):
+            text = pc.cast(times[row], pa.string()).as_py()
+            why[row] = aside.REJECTED, f"field {event.column}: {text} is too far ahead of the clock"
+        for row in _places(late):
+            why[row] = aside.LATE, str(moment.watermark if moment else 0)
+        return pc.invert(pc.or_(pc.or_(late, ahead), missing)), why
+
+    def _metadata_columns(
+        self, block: pa.RecordBatch, kept: np.ndarray[tuple[int], np.dtype[np.int64]] | None
+    ) -> dict[str, pa.Array]:
+        found = {name: block.column(BY_METADATA[name]) for name in self._metadata if name in BY_METADATA}
+        if kept is not None:
+            places = pa.array(kept)
+            found = {name: column.take(places) for name, column in found.items()}
+        if RECORD_TIME in found:
+            found[RECORD_TIME] = pc.cast(pc.cast(found[RECORD_TIME], pa.timestamp("ms", "UTC")), TIMESTAMP)
+        return found
+
+    def _arranged(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+        """In the order of the schema; what the body does not use is null."""
+        names = list(self._spec.all_columns)
+        return pa.RecordBatch.from_arrays([self._column(name, columns, count) for name in names], names=names)
+
+    def _column(self, name: str, columns: dict[str, pa.Array], count: int) -> pa.Array:
+        if name in columns:
+            return columns[name]
+        if name == BEAT:
+            return pa.repeat(False, count)
+        if name == "_topic" and name in self._metadata:
+            return pa.repeat(self._range.topic, count)
+        if name == "_partition" and name in self._metadata:
+            return pa.repeat(pa.scalar(self._range.partition, pa.int32()), count)
+        return pa.nulls(count, self._types[name])
+
+    @property
+    def _types(self) -> dict[str, pa.DataType]:
+        return column_types(self._spec)
+
+    def _put_aside(self, batches: list[memoryview], origin: Origin, refused: dict[int, tuple[str, str]]) -> None:
+        """The records as they came, decoded once more: it is rare, and keys and headers were not read before."""
+        table = pa.Table.from_batches(decode(batches, ALL, origin))
+        places = sorted(refused)
+        found = table.take(pa.array(places, pa.int64()))
+        count = len(places)
+        self._aside.append(
+            pa.table(
+                {
+                    "kind": pa.array([refused[place][0] for place in places]),
+                    "reason": pa.array([refused[place][1] for place in places]),
+                    "topic": pa.repeat(self._range.topic, count),
+                    "partition": pa.repeat(pa.scalar(self._range.partition, pa.int32()), count),
+                    **{name: found[name] for name in ("offset", "timestamp", "key", "value", "headers")},
+                },
+                schema=aside.SCHEMA,
+            )
+        )
+
+
+def column_types(spec: Spec) -> dict[str, pa.DataType]:
+    types = {field.name: field.type for field in arrow_schema(spec.columns.fields)}
+    return types | METADATA_ARROW | {BEAT: pa.bool_()}
+
+
+METADATA_ARROW = {
+    "_topic": pa.string(),
+    "_partition": pa.int32(),
+    "_offset": pa.int64(),
+    "_timestamp": TIMESTAMP,
+    "_key": pa.binary(),
+    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+
+
+def beat(spec: Spec, moment: Moment, idle: int) -> pa.RecordBatch | None:
+    """A row that lets the watermark go on by the idle time that has passed; none where nothing was ever read."""
+    event = spec.time
+    if event is None or not moment.watermark:
+        return None
+    types = column_types(spec)
+    at = (moment.watermark + event.late + idle) * MICROSECONDS
+    given = {event.column: pa.array([at], TIMESTAMP), BEAT: pa.array([True])}
+    names = list(spec.all_columns)
+    return pa.RecordBatch.from_arrays([given.get(name, pa.nulls(1, types[name])) for name in names], names=names)
+
+
+def _batches(fetched: FetchedBatches) -> Iterator[memoryview]:
+    """One view for each batch."""
+    for part in fetched.parts:
+        place = 0
+        while place < len(part):
+            length = HEADER.unpack_from(part, place)[1] + LENGTH_PREFIX
+            yield part[place : place + length]
+            place += length
+
+
+def _places(mask: pa.Array) -> list[int]:
+    return [int(place) for place in np.flatnonzero(mask.to_numpy(zero_copy_only=False))]

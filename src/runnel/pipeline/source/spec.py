@@ -1,0 +1,101 @@
+"""Everything that a source must know, as one value: it travels to the processes in which Spark runs it."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from runnel.client.security import PLAIN, Security
+from runnel.graph.event_time import RECORD_TIME, EventTime
+from runnel.graph.formats import Columns
+from runnel.graph.inputs import METADATA
+from runnel.graph.reading import Reading
+from runnel.graph.types import quoted
+
+BEAT = "_runnel_beat"  # true in a row that is none: it only lets the watermark go on
+METADATA_TYPES = {
+    "_topic": "string",
+    "_partition": "int",
+    "_offset": "bigint",
+    "_timestamp": "timestamp",
+    "_key": "binary",
+    "_headers": "array<struct<key:string,value:binary>>",
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """`number` is the place among the query's inputs. `wanted` are the columns that the body uses: others are null.
+    None: all. `directory` is where the source keeps what is its own, beside the query's checkpoint.
+    """
+
+    query: str
+    number: int
+    bootstrap: str
+    topic: str
+    columns: Columns
+    reading: Reading
+    directory: str
+    wanted: frozenset[str] | None = None
+    time: EventTime | None = None
+    metadata: bool = False
+    security: Security = PLAIN
+
+    @property
+    def ddl(self) -> str:
+        """The schema of the rows, for Spark. Every column may be null: a beat has no values."""
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.all_columns.items())
+
+    @property
+    def ddl_for_the_body(self) -> str:
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.all_columns.items() if name != BEAT)
+
+    @cached_property
+    def all_columns(self) -> dict[str, str]:
+        found = {field.name: str(field.type) for field in self.columns.fields}
+        if self.metadata:
+            found |= METADATA_TYPES
+        if self.time is not None:
+            if self.time.column == RECORD_TIME and RECORD_TIME not in found:
+                found[RECORD_TIME] = METADATA_TYPES[RECORD_TIME]
+            found[BEAT] = "boolean"
+        return found
+
+    @property
+    def parsed(self) -> list[str]:
+        """The columns that are read from the value: those that the body uses, and the event time. One at least, because
+        a value that does not fit must be found.
+        """
+        return [name for name in self.columns.names if self._is_used(name)] or self.columns.names[:1]
+
+    @property
+    def metadata_wanted(self) -> list[str]:
+        return [name for name in METADATA if name in self.all_columns and self._is_used(name)]
+
+    def using(self, columns: frozenset[str]) -> Spec:
+        return replace(self, wanted=columns)
+
+    def _is_used(self, name: str) -> bool:
+        is_time = self.time is not None and self.time.column == name
+        return is_time or self.wanted is None or name in self.wanted
+
+    @property
+    def path(self) -> Path:
+        return Path(self.directory)
+
+    @property
+    def start_file(self) -> Path:
+        """Where the source keeps the offsets that it began with."""
+        return self.path / f"start-{self.number}.json"
+
+    def to_text(self) -> str:
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Spec:
+        spec = pickle.loads(base64.b64decode(text))
+        assert isinstance(spec, cls)
+        return spec

@@ -1,0 +1,44 @@
+"""A derived stream: what the body returns goes to a topic. A window is told once, when it closes."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runnel.graph.derived import Derived
+from runnel.graph.formats import Columns
+from runnel.pipeline.batch import Step
+from runnel.pipeline.place import Place
+from runnel.pipeline.query import Query
+from runnel.pipeline.sinks.outgoing import outgoing
+from runnel.pipeline.sinks.publisher import Publisher
+from runnel.pipeline.steps.account import Account
+from runnel.pipeline.steps.collect import collect
+from runnel.pipeline.steps.publish import PassOver, Publish
+
+
+class StreamQuery(Query):
+    def __init__(self, spark: SparkSession, place: Place, stream: Derived, known: dict[str, Columns]) -> None:
+        super().__init__(spark, place, stream, known)
+        self._stream = stream
+
+    @property
+    def output_mode(self) -> str:
+        return "append"
+
+    def frame_to_run(self) -> DataFrame:
+        return outgoing(self.frame, self._stream)
+
+    def steps(self) -> tuple[Step, ...]:
+        topic = self._stream.topic
+        self.place.kafka.make_topic(topic, partitions=self._stream.writing.partitions)
+        partitions = len(self.cluster.topic(topic, fresh=True).places)
+        publisher = Publisher(
+            self.cluster, self.name, name=self.place.id_of(self.name), marks=self.place.marks, late=self.late
+        )
+        publisher.open()
+        return (
+            collect,
+            PassOver(publisher),
+            Account(self.specs, self.cluster),
+            Publish(publisher, topic, partitions),
+        )

@@ -1,0 +1,69 @@
+"""A view: what the body returns is kept by key. Open windows are shown and corrected, where Spark tells them early."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from runnel.graph.formats import Columns
+from runnel.graph.inputs import CHANGE
+from runnel.graph.view import View
+from runnel.pipeline.batch import Step
+from runnel.pipeline.errors import InvalidBody
+from runnel.pipeline.place import Place
+from runnel.pipeline.query import Query
+from runnel.pipeline.sinks.publisher import Publisher
+from runnel.pipeline.steps.account import Account
+from runnel.pipeline.steps.collect import collect
+from runnel.pipeline.steps.keep import Keep
+from runnel.pipeline.steps.keep import PassOver as PassOverKept
+from runnel.pipeline.steps.publish import PublishAside
+from runnel.views.store import Declared
+
+
+class ViewQuery(Query):
+    def __init__(self, spark: SparkSession, place: Place, view: View, known: dict[str, Columns]) -> None:
+        super().__init__(spark, place, view, known)
+        self._spark = spark
+        self._view = view
+        for column in view.key:
+            if column not in self.frame.columns:
+                hint = f"it returns {', '.join(self.frame.columns)}"
+                raise InvalidBody(str(view), f"key names {column}, which the body does not return", hint=hint)
+
+    @property
+    def output_mode(self) -> str:
+        """Spark refuses early results of session windows and outer joins: there a view shows what is closed."""
+        return "update" if self._allows("Update") else "append"
+
+    def frame_to_run(self) -> DataFrame:
+        return self.frame
+
+    def steps(self) -> tuple[Step, ...]:
+        kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
+        writer = self.place.store().writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
+        writer.claim()
+        publisher = Publisher(
+            self.cluster, self.name, name=self.place.id_of(self.name), marks=self.place.marks, late=self.late
+        )
+        publisher.open()
+        return (
+            collect,
+            PassOverKept(writer),
+            Account(self.specs, self.cluster),
+            PublishAside(publisher),
+            Keep(writer),
+        )
+
+    def _allows(self, mode: str) -> bool:
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        plan = self.frame._jdf.queryExecution().analyzed()
+        modes = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)
+        try:
+            jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, modes())
+        except AnalysisException:
+            return False
+        return True
