@@ -20,6 +20,7 @@ from runnel.client import Producer
 from runnel.views.opening import open_store
 
 APP = Path(__file__).with_name("shop.py")
+BY_TASKS = Path(__file__).with_name("run_shop.py")
 PROGRAM = "from runnel.cli import main; main()"
 LIMIT = 300.0
 START = 1_767_225_600  # the first second of 2026
@@ -65,12 +66,14 @@ class Stage:
                 producer.submit("clicks", value, partition=number % PARTITIONS, timestamp=at * 1000)
         self.sent += count
 
-    def run(self, *, die_at: str = "", rows: int = 100, **environment: str) -> Run:
+    def run(self, *, die_at: str = "", rows: int = 100, by_tasks: bool = False, **environment: str) -> Run:
         """Until all is read, or it died."""
         more = {"RUNNEL_DIE_AT": die_at, "SHOP_ROWS": str(rows), "PYTHONPATH": str(Path(__file__).parents[2])}
         views = ["--views", self.views] if self.views else []
         command = [sys.executable, "-c", PROGRAM, "run", str(APP), "--bootstrap", self.broker.bootstrap]
         command += ["--data", str(self.data), "--master", "local[2]", "--until-caught-up", *views]
+        if by_tasks:
+            command = [sys.executable, str(BY_TASKS), self.broker.bootstrap, str(self.data)]
         done = subprocess.run(
             command, env=os.environ | more | environment, capture_output=True, text=True, timeout=LIMIT, check=False
         )

@@ -20,7 +20,7 @@ from runnel.graph.formats import Columns
 from runnel.graph.view import View
 from runnel.pipeline.failure import told
 from runnel.pipeline.kafka import Kafka
-from runnel.pipeline.place import Place
+from runnel.pipeline.place import PARALLEL_FROM, Place
 from runnel.pipeline.query import Query
 from runnel.pipeline.session import Session, ship, spark_session
 from runnel.pipeline.stream_query import StreamQuery
@@ -45,6 +45,7 @@ class Running:
     views: str | None = None
     master: str = "local[*]"
     until_caught_up: bool = False
+    parallel_from: int = PARALLEL_FROM
     spark: Session | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,7 +101,7 @@ class Runner:
         running = self._running
         address = running.views or str(running.data)
         kafka = Kafka(running.bootstrap, running.settings)
-        place = Place(self._app.name, kafka, running.data, lambda: open_store(address))
+        place = Place(self._app.name, kafka, running.data, lambda: open_store(address), running.parallel_from)
         known: dict[str, Columns] = {}
         for output in self._app.graph.outputs:
             if isinstance(output, View):

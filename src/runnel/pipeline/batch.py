@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from runnel.pipeline.source.aside import SCHEMA
 from runnel.pipeline.source.moment import Moment
-from runnel.pipeline.source.offsets import Offsets
+from runnel.pipeline.source.offsets import Offsets, ranges
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,18 @@ class Batch:
     ends: dict[int, Offsets]
     frame: DataFrame
     rows: pa.Table | None = None
-    aside: pa.Table | None = None
+    aside: pa.Table = field(default_factory=SCHEMA.empty_table)
     counts: Counts = field(default_factory=Counts)
 
     @property
     def number(self) -> int:
         return self.moment.batch
+
+    @property
+    def records(self) -> int:
+        """How many offsets lie between; gaps among them count."""
+        found = [ranges(self.starts[number], end) for number, end in self.ends.items()]
+        return sum(read.end - read.start for each in found for read in each)
 
     @property
     def positions(self) -> dict[str, Any]:

@@ -9,15 +9,20 @@ from pathlib import Path
 from runnel.pipeline.kafka import Kafka
 from runnel.views.store import Store
 
+PARALLEL_FROM = 50_000
+
 
 @dataclass(frozen=True)
 class Place:
-    """`store` opens the store: every query has a connection of its own."""
+    """`store` opens the store: every query has a connection of its own. A batch with `parallel_from` records or more is
+    written by Spark's tasks, a smaller one by the driver, which is quicker for few.
+    """
 
     app: str
     kafka: Kafka
     directory: Path
     store: Callable[[], Store]
+    parallel_from: int = PARALLEL_FROM
 
     @property
     def marks(self) -> str:

@@ -26,6 +26,7 @@ from runnel.pipeline.batch import Batch, Step, Totals, run
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.errors import InvalidBody, Stopped
 from runnel.pipeline.place import Place
+from runnel.pipeline.sinks.publisher import rejected
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.reader import FORMAT, OPTION, Source
 from runnel.pipeline.source.spec import BEAT, Spec
@@ -74,6 +75,12 @@ class Query(ABC):
         """Why it ended by itself: our own error, where it was one, rather than what Spark makes of it."""
         return self._failure or (self._started.exception() if self._started is not None else None)
 
+    @property
+    def sides(self) -> list[str]:
+        """The topics where rows are put aside."""
+        late = [self.late] if any(spec.time for spec in self.specs) else []
+        return [*dict.fromkeys(rejected(spec.topic) for spec in self.specs), *late]
+
     def start(self, *, until_caught_up: bool = False) -> None:
         """The topics it writes are made, the writer before it is fenced, and Spark begins."""
         self._make_topics()
@@ -119,10 +126,8 @@ class Query(ABC):
     def _make_topics(self) -> None:
         kafka = self.place.kafka
         kafka.make_topic(self.place.marks, partitions=1, configs={"cleanup.policy": "compact"})
-        for spec in self.specs:
-            kafka.make_topic(f"{spec.topic}.rejected", partitions=1)
-        if any(spec.time for spec in self.specs):
-            kafka.make_topic(self.late, partitions=1)
+        for side in self.sides:
+            kafka.make_topic(side, partitions=1)
 
     def _run(self, steps: tuple[Step, ...], frame: DataFrame, number: int) -> None:
         with self._one_batch:

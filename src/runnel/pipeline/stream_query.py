@@ -12,8 +12,7 @@ from runnel.pipeline.query import Query
 from runnel.pipeline.sinks.outgoing import outgoing
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.steps.account import Account
-from runnel.pipeline.steps.collect import collect
-from runnel.pipeline.steps.publish import PassOver, Publish
+from runnel.pipeline.steps.publish import Publish
 
 
 class StreamQuery(Query):
@@ -36,9 +35,15 @@ class StreamQuery(Query):
             self.cluster, self.name, name=self.place.id_of(self.name), marks=self.place.marks, late=self.late
         )
         publisher.open()
+        account = Account(self.specs, self.cluster)
         return (
-            collect,
-            PassOver(publisher),
-            Account(self.specs, self.cluster),
-            Publish(publisher, topic, partitions),
+            Publish(
+                publisher,
+                self.cluster,
+                account,
+                topic=topic,
+                partitions=partitions,
+                sides=self.sides,
+                parallel_from=self.place.parallel_from,
+            ),
         )

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Numbers: TypeAlias = npt.NDArray[np.uint32]
 
@@ -57,7 +58,7 @@ def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Numbers:
 
 
 def _lengths(keys: pa.Array) -> npt.NDArray[np.int64]:
-    return np.asarray(pa.compute.fill_null(pa.compute.binary_length(keys), 0).to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(pc.fill_null(pc.binary_length(keys), 0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _data(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

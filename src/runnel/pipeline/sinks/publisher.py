@@ -7,6 +7,7 @@ batch was the last.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,10 +24,13 @@ from runnel.client.ticket import Ticket
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
+from runnel.errors import RunnelError
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.sinks.partitioning import partitions_of
 from runnel.pipeline.source import aside
 from runnel.records import Codec, Record
+
+logger = logging.getLogger(__name__)
 
 TRIES = 5
 BLOCK = 16_384  # records without a key that go to one partition before the next
@@ -55,8 +59,9 @@ class Publisher:
         for attempt in range(TRIES):
             try:
                 ticket = self.begin([*contents, *self.sides(put_aside)])
-                given = {place: _bodies(table) for place, table in contents.items()}
-                write(self._cluster, ticket, given, codec=Codec.ZSTD)
+                given = {place: bodies_of(table) for place, table in contents.items()}
+                with durable("publish.write"):
+                    write(self._cluster, ticket, given, codec=Codec.ZSTD)
                 self.commit(ticket, marker, put_aside)
             except (TransactionLost, EndUnknown):
                 self.open()
@@ -68,7 +73,8 @@ class Publisher:
                 return
 
     def begin(self, places: Iterable[Place]) -> Ticket:
-        return self._transaction.begin({*places, (self._marks, SIDE)})
+        with durable("publish.begin"):
+            return self._transaction.begin({*places, (self._marks, SIDE)})
 
     def commit(self, ticket: Ticket, marker: Marker, put_aside: pa.Table) -> None:
         """The last writes, and the end. To be called when every other writer is done."""
@@ -77,22 +83,24 @@ class Publisher:
             self._transaction.commit()
         self.marker = marker
 
-    def abort(self) -> None:
-        self._transaction.abort()
+    def abort_quietly(self) -> None:
+        """Nothing of it will be seen. What cannot be aborted now is, when the next one begins."""
+        try:
+            self._transaction.abort()
+        except RunnelError as error:
+            logger.debug("%s: a transaction could not be aborted: %s", self._query, error)
 
     def sides(self, put_aside: pa.Table) -> set[Place]:
-        return {
-            (self._side(row["kind"], row["topic"]), SIDE) for row in put_aside.select(["kind", "topic"]).to_pylist()
-        }
+        return {self._side(row) for row in put_aside.select(["kind", "stream"]).to_pylist()}
 
-    def _side(self, kind: str, topic: str) -> str:
-        return self._late if kind == aside.LATE else f"{topic}.rejected"
+    def _side(self, row: dict[str, Any]) -> Place:
+        return (self._late if row["kind"] == aside.LATE else rejected(row["stream"])), SIDE
 
     def _last(self, marker: Marker, put_aside: pa.Table) -> dict[Place, Iterable[Body]]:
         mark = Record(marker.to_bytes(), key=self._query.encode())
         records: dict[Place, list[Record]] = {(self._marks, SIDE): [mark]}
         for row in put_aside.to_pylist():
-            records.setdefault((self._side(row["kind"], row["topic"]), SIDE), []).append(self._put_aside(row))
+            records.setdefault(self._side(row), []).append(self._put_aside(row))
         return {place: bodies(given) for place, given in records.items()}
 
     def _put_aside(self, row: dict[str, Any]) -> Record:
@@ -110,6 +118,11 @@ class Publisher:
         return Record(row["value"], key=row["key"], timestamp=row["timestamp"], headers=headers)
 
 
+def rejected(stream: str) -> str:
+    """The topic of its rejected rows."""
+    return f"{stream}.rejected"
+
+
 def shared_out(table: pa.Table, topic: str, count: int, batch: int) -> dict[Place, pa.Table]:
     """Records to partitions: by their key; those without one in blocks, another partition first for each batch."""
     if not table.num_rows:
@@ -125,7 +138,7 @@ def shared_out(table: pa.Table, topic: str, count: int, batch: int) -> dict[Plac
     }
 
 
-def _bodies(table: pa.Table) -> Iterator[Body]:
+def bodies_of(table: pa.Table) -> Iterator[Body]:
     whole = table.combine_chunks()
     headers = _column(whole, "headers")
     return column_bodies(

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
         ("reason", pa.string()),
+        ("stream", pa.string()),  # as it was declared; one that reads several topics has another name than these
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),

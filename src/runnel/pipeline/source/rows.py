@@ -160,6 +160,7 @@ class Rows:
                 {
                     "kind": pa.array([refused[place][0] for place in places]),
                     "reason": pa.array([refused[place][1] for place in places]),
+                    "stream": pa.repeat(self._spec.topic, count),
                     "topic": pa.repeat(self._range.topic, count),
                     "partition": pa.repeat(pa.scalar(self._range.partition, pa.int32()), count),
                     **{name: found[name] for name in ("offset", "timestamp", "key", "value", "headers")},

@@ -1,36 +1,83 @@
-"""The stream's own steps: pass over what is published, and publish the rest in one transaction."""
+"""How a derived stream's batch takes effect: in one transaction, and never twice.
+
+A small batch is written by the driver, which holds its rows; a large one by the tasks that make it. Both run the body
+also when the batch took effect before: what the body remembers, its windows and joins, Spark keeps only if it runs.
+"""
 
 from __future__ import annotations
 
-from runnel.pipeline.batch import Batch
+from collections.abc import Iterable
+from dataclasses import replace
+
+from runnel.client.cluster import Cluster
+from runnel.client.errors import EndUnknown, Fenced
+from runnel.pipeline.batch import Batch, Step
 from runnel.pipeline.markers import Marker, is_done
+from runnel.pipeline.sinks.parallel import write_in_parallel
 from runnel.pipeline.sinks.publisher import Publisher, shared_out
 
 
-class PassOver:
-    """A batch whose mark is there is finished."""
-
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
-
-    def __call__(self, batch: Batch) -> Batch | None:
-        return None if is_done(batch.query, batch.number, batch.checkpoint, self._publisher.marker) else batch
-
-
 class Publish:
-    """`topic` has `partitions` of them."""
+    """`topic` has `partitions` of them. From `parallel_from` records on, tasks write; `sides` are the topics where rows
+    may be put aside, since a transaction must know before it begins.
+    """
 
-    def __init__(self, publisher: Publisher, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        cluster: Cluster,
+        account: Step,
+        *,
+        topic: str,
+        partitions: int,
+        sides: Iterable[str],
+        parallel_from: int,
+    ) -> None:
         self._publisher = publisher
+        self._cluster = cluster
+        self._account = account
         self._topic = topic
         self._partitions = partitions
+        self._sides = [(side, 0) for side in sides]
+        self._parallel_from = parallel_from
 
-    def __call__(self, batch: Batch) -> Batch:
-        assert batch.rows is not None
-        assert batch.aside is not None
-        contents = shared_out(batch.rows, self._topic, self._partitions, batch.number)
-        self._publisher.publish(mark_of(batch), contents, batch.aside)
-        return batch
+    def __call__(self, batch: Batch) -> Batch | None:
+        if is_done(batch.query, batch.number, batch.checkpoint, self._publisher.marker):
+            batch.frame.write.format("noop").mode("append").save()
+            return None
+        if batch.records >= self._parallel_from:
+            return self._by_tasks(batch)
+        return self._by_the_driver(batch)
+
+    def _by_the_driver(self, batch: Batch) -> Batch:
+        rows = batch.frame.toArrow()
+        counted = self._counted(batch)
+        contents = shared_out(rows, self._topic, self._partitions, batch.number)
+        self._publisher.publish(mark_of(batch), contents, counted.aside)
+        return replace(counted, rows=rows)
+
+    def _by_tasks(self, batch: Batch) -> Batch:
+        places = [(self._topic, number) for number in range(self._partitions)]
+        ticket = self._publisher.begin([*places, *self._sides])
+        try:
+            write_in_parallel(batch.frame, self._cluster, ticket, self._topic, self._partitions, batch.number)
+            counted = self._counted(batch)
+            self._publisher.commit(ticket, mark_of(batch), counted.aside)
+        except EndUnknown:
+            self._publisher.open()
+            if not is_done(batch.query, batch.number, batch.checkpoint, self._publisher.marker):
+                raise
+        except Fenced:
+            raise
+        except Exception:
+            self._publisher.abort_quietly()
+            raise
+        return counted
+
+    def _counted(self, batch: Batch) -> Batch:
+        counted = self._account(batch)
+        assert counted is not None
+        return counted
 
 
 class PublishAside:
@@ -42,7 +89,6 @@ class PublishAside:
         self._publisher = publisher
 
     def __call__(self, batch: Batch) -> Batch:
-        assert batch.aside is not None
         done = self._publisher.marker
         is_published = done is not None and done.checkpoint == batch.checkpoint and done.batch >= batch.number
         if batch.aside.num_rows and not is_published:
