@@ -115,11 +115,12 @@ class Runner:
         """Until there is nothing left to run. The first failure ends all."""
         waited = 0.0
         while not self._stopping.wait(LOOK_EVERY):
+            is_over = not any(query.is_active for query in self.queries)  # before the failures: one may come last
             for query in self.queries:
                 if (failure := query.failure) is not None:
                     what, hint = told(failure)
                     raise QueryFailed(query.name, what, hint=hint) from None
-            if not any(query.is_active for query in self.queries):
+            if is_over:
                 break
             waited += LOOK_EVERY
             if waited >= REPORT_EVERY:

@@ -34,7 +34,7 @@ LogJson = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON
 
 
 def directory_of(app: Path, data: Path | None) -> Path:
-    return data or app.parent / ".runnel"
+    return (data or app.parent / ".runnel").resolve()
 
 
 def run_app(

@@ -10,6 +10,11 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")
 SIDES = (".late", ".rejected")
 
 
+def is_ours(topic: str) -> bool:
+    """Whether Runnel writes it beside an output: a pattern must not read back what was put aside."""
+    return topic.endswith(SIDES) or (topic.startswith("runnel.") and topic.endswith(".marker"))
+
+
 def checked_name(name: object, where: str, argument: str = "name") -> str:
     """A name that a topic, a directory and a table can have: 240 characters, since `.rejected` may follow."""
     if not isinstance(name, str) or not TOPIC.fullmatch(name) or name in (".", ".."):

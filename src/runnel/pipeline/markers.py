@@ -52,11 +52,12 @@ def read_marker(cluster: Cluster, topic: str, query: str) -> Marker | None:
     return found
 
 
-def is_done(query: str, batch: int, checkpoint: str, marker: Any) -> bool:
+def is_done(query: str, batch: int, checkpoint: str, positions: dict[str, Any], marker: Any) -> bool:
     """Whether the marker says that this batch took effect before.
 
-    A marker that is missing after batch 0, or belongs to another checkpoint, means that the output and the checkpoint
-    do not belong together: to go on would lose or repeat rows.
+    Spark repeats no batch but its last one, with the same positions. A marker that is missing after batch 0, is of
+    another checkpoint or of a later batch, or tells of other positions, means that the output and the checkpoint do not
+    belong together, as after a restored backup: to go on would lose or repeat rows.
     """
     if marker is None:
         if batch:
@@ -64,9 +65,11 @@ def is_done(query: str, batch: int, checkpoint: str, marker: Any) -> bool:
         return False
     if marker.checkpoint != checkpoint:
         raise OtherCheckpoint(query, f"its output was made by checkpoint {marker.checkpoint}, and this is {checkpoint}")
-    if batch > marker.batch + 1:
+    if not batch - 1 <= marker.batch <= batch:
         raise OtherCheckpoint(query, f"its output is at batch {marker.batch}, and the checkpoint at batch {batch}")
-    return bool(batch <= marker.batch)
+    if batch == marker.batch and marker.positions != positions:
+        raise OtherCheckpoint(query, f"its output has read other records in batch {batch} than the checkpoint says")
+    return bool(batch == marker.batch)
 
 
 def _each(part: memoryview) -> list[memoryview]:

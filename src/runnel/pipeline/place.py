@@ -24,10 +24,9 @@ class Place:
     store: Callable[[], Store]
     parallel_from: int = PARALLEL_FROM
 
-    @property
-    def marks(self) -> str:
-        """The topic of the markers."""
-        return f"runnel.{self.app}.markers"
+    def marks_of(self, output: str) -> str:
+        """The topic of its markers. It has one of its own: the open transaction of another would hide its last one."""
+        return f"{self.id_of(output)}.marker"
 
     def directory_of(self, output: str) -> Path:
         return self.directory / "queries" / output

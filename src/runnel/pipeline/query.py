@@ -26,7 +26,7 @@ from runnel.pipeline.batch import Batch, Step, Totals, run
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.errors import InvalidBody, Stopped
 from runnel.pipeline.place import Place
-from runnel.pipeline.sinks.publisher import rejected
+from runnel.pipeline.sinks.publisher import Publisher, rejected
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.reader import FORMAT, OPTION, Source
 from runnel.pipeline.source.spec import BEAT, Spec
@@ -81,6 +81,13 @@ class Query(ABC):
         late = [self.late] if any(spec.time for spec in self.specs) else []
         return [*dict.fromkeys(rejected(spec.topic) for spec in self.specs), *late]
 
+    def publisher(self) -> Publisher:
+        """One that is open: who wrote for this query before is fenced."""
+        name = self.place.id_of(self.name)
+        opened = Publisher(self.cluster, self.name, name=name, marks=self.place.marks_of(self.name), late=self.late)
+        opened.open()
+        return opened
+
     def start(self, *, until_caught_up: bool = False) -> None:
         """The topics it writes are made, the writer before it is fenced, and Spark begins."""
         self._make_topics()
@@ -98,8 +105,8 @@ class Query(ABC):
         """When the batch under way is finished. Spark would interrupt it."""
         with self._one_batch:
             self._is_stopped = True
-            if self._started is not None:
-                self._started.stop()
+        if self._started is not None:
+            self._started.stop()
 
     @property
     @abstractmethod
@@ -125,7 +132,7 @@ class Query(ABC):
 
     def _make_topics(self) -> None:
         kafka = self.place.kafka
-        kafka.make_topic(self.place.marks, partitions=1, configs={"cleanup.policy": "compact"})
+        kafka.make_topic(self.place.marks_of(self.name), partitions=1, configs={"cleanup.policy": "compact"})
         for side in self.sides:
             kafka.make_topic(side, partitions=1)
 

@@ -46,6 +46,7 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stopTimeout": "120s",
+    "spark.stage.maxConsecutiveAttempts": "1",  # tasks write inside of a transaction, and must not do it again
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may need longer to start a Python than 15 s
 }
 

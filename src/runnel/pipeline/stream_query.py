@@ -10,7 +10,6 @@ from runnel.pipeline.batch import Step
 from runnel.pipeline.place import Place
 from runnel.pipeline.query import Query
 from runnel.pipeline.sinks.outgoing import outgoing
-from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.publish import Publish
 
@@ -31,10 +30,7 @@ class StreamQuery(Query):
         topic = self._stream.topic
         self.place.kafka.make_topic(topic, partitions=self._stream.writing.partitions)
         partitions = len(self.cluster.topic(topic, fresh=True).places)
-        publisher = Publisher(
-            self.cluster, self.name, name=self.place.id_of(self.name), marks=self.place.marks, late=self.late
-        )
-        publisher.open()
+        publisher = self.publisher()
         account = Account(self.specs, self.cluster)
         return (
             Publish(

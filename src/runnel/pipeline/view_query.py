@@ -14,7 +14,6 @@ from runnel.pipeline.batch import Step
 from runnel.pipeline.errors import InvalidBody
 from runnel.pipeline.place import Place
 from runnel.pipeline.query import Query
-from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.collect import collect
 from runnel.pipeline.steps.keep import Keep
@@ -45,10 +44,7 @@ class ViewQuery(Query):
         kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
         writer = self.place.store().writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
         writer.claim()
-        publisher = Publisher(
-            self.cluster, self.name, name=self.place.id_of(self.name), marks=self.place.marks, late=self.late
-        )
-        publisher.open()
+        publisher = self.publisher()
         return (
             collect,
             PassOverKept(writer),

@@ -33,6 +33,7 @@ from runnel.records import Codec, Record
 logger = logging.getLogger(__name__)
 
 TRIES = 5
+LONGEST = 600.0  # seconds that a transaction may be open: the tasks of a large batch run inside of it
 BLOCK = 16_384  # records without a key that go to one partition before the next
 SIDE = 0  # what is put aside has one partition
 
@@ -45,7 +46,7 @@ class Publisher:
         self._query = query
         self._marks = marks
         self._late = late
-        self._transaction = Transaction(cluster, name)
+        self._transaction = Transaction(cluster, name, timeout=LONGEST)
         self.marker: Marker | None = None
 
     def open(self) -> None:
@@ -65,7 +66,7 @@ class Publisher:
                 self.commit(ticket, marker, put_aside)
             except (TransactionLost, EndUnknown):
                 self.open()
-                if self.marker is not None and self.marker.batch >= marker.batch:
+                if self.marker == marker:
                     return
                 if attempt == TRIES - 1:
                     raise
@@ -78,7 +79,7 @@ class Publisher:
 
     def commit(self, ticket: Ticket, marker: Marker, put_aside: pa.Table) -> None:
         """The last writes, and the end. To be called when every other writer is done."""
-        write(self._cluster, ticket, self._last(marker, put_aside))
+        write(self._cluster, ticket, self._last(marker, put_aside), codec=Codec.ZSTD)
         with durable("publish.commit"):
             self._transaction.commit()
         self.marker = marker
@@ -111,11 +112,12 @@ class Publisher:
             ("runnel.topic", row["topic"]),
             ("runnel.partition", str(row["partition"])),
             ("runnel.offset", str(row["offset"])),
+            ("runnel.timestamp", str(row["timestamp"])),
             why,
         )
         own = [(header["key"], header["value"]) for header in row["headers"] or ()]
         headers = (*own, *((name, text.encode()) for name, text in origin))
-        return Record(row["value"], key=row["key"], timestamp=row["timestamp"], headers=headers)
+        return Record(row["value"], key=row["key"], headers=headers)  # of now: an old one could be retained no longer
 
 
 def rejected(stream: str) -> str:

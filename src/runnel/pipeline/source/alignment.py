@@ -65,7 +65,7 @@ def _filled(start: Ends, low: Ends, high: Ends, most: int) -> dict[Place, int]:
     if total <= room:
         return dict(high)
     filled = {place: low[place] + between[place] * room // total for place in high}
-    if filled == dict(low) and room > 0:  # shares below one record: someone must go on
+    if room > 0 and all(filled[place] == low[place] for place in high):  # shares below one record: someone must go on
         first = next(place for place in sorted(between) if between[place])
         filled[first] += 1
     return filled

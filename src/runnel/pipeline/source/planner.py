@@ -18,6 +18,8 @@ from runnel.client.errors import TopicReplaced
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place, Topic
 from runnel.durable import durable
+from runnel.graph.names import is_ours
+from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.source.alignment import aligned
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.spec import Spec
@@ -97,6 +99,7 @@ class Planner:
         self._until = self.latest()
 
     def next(self, start: Offsets) -> Offsets:
+        self._check_start(start)
         latest = self._until or self.latest()
         self._check_ids(start, latest)
         ends = {**start.next, **{place: max(at, start.next.get(place, 0)) for place, at in latest.next.items()}}
@@ -165,7 +168,8 @@ class Planner:
         if pattern is None:
             self._topics = {self._spec.topic: self._cluster.topic(self._spec.topic, fresh=True)}
         else:
-            self._topics = positions.matching(self._cluster, pattern)
+            found = positions.matching(self._cluster, pattern)
+            self._topics = {name: topic for name, topic in found.items() if not is_ours(name)}
         self._looked = self._clock()
 
     def _places(self) -> list[Place]:
@@ -173,6 +177,14 @@ class Planner:
 
     def _ids(self) -> dict[str, str]:
         return {name: _text(topic.id) for name, topic in self._topics.items()}
+
+    def _check_start(self, start: Offsets) -> None:
+        """Spark hands sources their offsets by their order in the body, which somebody may have changed."""
+        others = set(start.ids) - {self._spec.topic} if self._spec.reading.topics is None else set()
+        if start.input != self._spec.number or others:
+            raise OtherCheckpoint(
+                self._spec.query, f"its inputs have changed: {self._spec.topic} is where {', '.join(start.ids)} was"
+            )
 
     def _check_ids(self, start: Offsets, latest: Offsets) -> None:
         for topic, known in start.ids.items():

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runnel.client.cluster import Cluster
 from runnel.pipeline.batch import Batch, Counts
@@ -34,8 +35,10 @@ class Account:
         counts = Counts(
             sum(each.in_time for each in found), sum(each.late for each in found), sum(each.rejected for each in found)
         )
-        if rows.num_rows and any(spec.reading.strict for spec in self._specs):
-            raise NotInTime(batch.query, counts.late, counts.rejected, _shown(rows))
+        strict = [spec.topic for spec in self._specs if spec.reading.strict]
+        wrong = rows.filter(pc.is_in(rows["stream"], pa.array(strict, pa.string()))) if strict else rows.slice(0, 0)
+        if wrong.num_rows:
+            raise NotInTime(batch.query, counts.late, counts.rejected, _shown(wrong))
         for root in {spec.path for spec in self._specs}:
             aside.forget_before(root, batch.number)
         return replace(batch, aside=rows, counts=counts)

@@ -14,7 +14,7 @@ class PassOver:
         self._writer = writer
 
     def __call__(self, batch: Batch) -> Batch | None:
-        done = is_done(batch.query, batch.number, batch.checkpoint, self._writer.marker())
+        done = is_done(batch.query, batch.number, batch.checkpoint, batch.positions, self._writer.marker())
         return None if done else batch
 
 

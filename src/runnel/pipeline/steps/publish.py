@@ -42,7 +42,7 @@ class Publish:
         self._parallel_from = parallel_from
 
     def __call__(self, batch: Batch) -> Batch | None:
-        if is_done(batch.query, batch.number, batch.checkpoint, self._publisher.marker):
+        if is_done(batch.query, batch.number, batch.checkpoint, batch.positions, self._publisher.marker):
             batch.frame.write.format("noop").mode("append").save()
             return None
         if batch.records >= self._parallel_from:
@@ -65,7 +65,7 @@ class Publish:
             self._publisher.commit(ticket, mark_of(batch), counted.aside)
         except EndUnknown:
             self._publisher.open()
-            if not is_done(batch.query, batch.number, batch.checkpoint, self._publisher.marker):
+            if not is_done(batch.query, batch.number, batch.checkpoint, batch.positions, self._publisher.marker):
                 raise
         except Fenced:
             raise
