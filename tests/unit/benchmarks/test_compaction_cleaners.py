@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,6 +148,9 @@ def test_a_watch_that_takes_too_long_fails_and_says_so(broker, server):
 
 
 def test_a_worker_that_has_ended_keeps_what_was_seen_of_it(server):
+    deadline = time.monotonic() + 60
+    while resident(server.worker) < 1_000_000:  # it has not become a Python yet
+        assert time.monotonic() < deadline
     seen = Worker(server.worker)
     seen.look(1.0)
     peak = seen.peak
