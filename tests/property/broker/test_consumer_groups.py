@@ -293,12 +293,17 @@ def test_members_with_the_same_subscription_share_evenly(acts: list[tuple[object
     storm.calm_down()
 
 
+# A subscription that shrinks twice before the group is assigned anew.
+SHRINKS_TWICE: list[tuple[object, ...]] = [("join", 0, 1), ("resubscribe", 0, 0), ("resubscribe", 0, 2)]
+
+
 @settings(max_examples=100)
 @given(
     acts=st.lists(act, min_size=15, max_size=80),
     interval=st.sampled_from([0, 1_000]),
     assignor=st.sampled_from(["uniform", "range"]),
 )
+@example(acts=SHRINKS_TWICE, interval=1_000, assignor="uniform")
 def test_members_with_different_subscriptions_have_what_they_are_subscribed_to(
     acts: list[tuple[object, ...]], interval: int, assignor: str
 ) -> None:

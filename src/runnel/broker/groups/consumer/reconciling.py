@@ -30,7 +30,8 @@ def reconciled(
     if member.progress is Progress.UNREVOKED:
         if owned is None or overlap(owned, member.revoking_partitions):
             return member
-        return _next(group, member, target, owned, member.epoch + 1)
+        # It may have been at the target already, and let go because its subscription shrank.
+        return _next(group, member, target, owned, min(member.epoch + 1, group.assignment_epoch))
     if member.progress is Progress.UNKNOWN and owned != {}:
         raise Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
