@@ -69,6 +69,15 @@ def visible(records: memoryview, aborted: Iterable[Aborted], start: int, end: in
     return Seen(tuple(parts), next_offset)
 
 
+def each_batch(part: memoryview) -> Iterator[memoryview]:
+    """A view of each batch in a run of whole ones."""
+    place = 0
+    while place < len(part):
+        length = HEADER.unpack_from(part, place)[1] + LENGTH_PREFIX
+        yield part[place : place + length]
+        place += length
+
+
 class _Hidden:
     """Tells of each batch in turn whether it is taken out."""
 

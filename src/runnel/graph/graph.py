@@ -22,10 +22,6 @@ class Graph:
         self._outputs: dict[str, Output] = {}
 
     @property
-    def inputs(self) -> tuple[Declared, ...]:
-        return tuple(self._declared.values())
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         return tuple(self._outputs.values())
 
@@ -46,9 +42,6 @@ class Graph:
         except Cycle:
             del self._outputs[output.name]
             raise
-
-    def output(self, name: str) -> Output | None:
-        return self._outputs.get(name)
 
     def sources(self, output: Output) -> Iterator[Output]:
         """The outputs that feed it, by object or by a topic that another one declared over what they write."""

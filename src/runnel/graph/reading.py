@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from runnel.graph.errors import InvalidDeclaration
 from runnel.start import InvalidStart, Start
@@ -59,7 +58,3 @@ class Reading:
             raise InvalidDeclaration(
                 where, "read.topics", f"{self.topics!r} is no regular expression: {error}", hint='such as "clicks-.*"'
             ) from None
-
-
-DEFAULT = Reading()
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})

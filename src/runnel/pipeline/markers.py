@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runnel.client import positions
-from runnel.client.batches import HEADER, LENGTH_PREFIX
+from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
 from runnel.client.fetch import Fetcher
@@ -44,7 +44,7 @@ def read_marker(cluster: Cluster, topic: str, query: str) -> Marker | None:
         place = name, partition
         for fetched in Fetcher(cluster).read(name, partition, starts[place], ends[place]):
             origin = Origin(name, partition, fetched.start, fetched.end)
-            batches = [each for part in fetched.parts for each in _each(part)]
+            batches = [each for part in fetched.parts for each in each_batch(part)]
             for block in decode(batches, ("key", "value"), origin):
                 for key, value in zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True):
                     if key == query.encode():
@@ -70,12 +70,3 @@ def is_done(query: str, batch: int, checkpoint: str, positions: dict[str, Any], 
     if batch == marker.batch and marker.positions != positions:
         raise OtherCheckpoint(query, f"its output has read other records in batch {batch} than the checkpoint says")
     return bool(batch == marker.batch)
-
-
-def _each(part: memoryview) -> list[memoryview]:
-    found, place = [], 0
-    while place < len(part):
-        length = HEADER.unpack_from(part, place)[1] + LENGTH_PREFIX
-        found.append(part[place : place + length])
-        place += length
-    return found

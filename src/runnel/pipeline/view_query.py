@@ -16,8 +16,7 @@ from runnel.pipeline.place import Place
 from runnel.pipeline.query import Query
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.collect import collect
-from runnel.pipeline.steps.keep import Keep
-from runnel.pipeline.steps.keep import PassOver as PassOverKept
+from runnel.pipeline.steps.keep import Keep, PassOver
 from runnel.pipeline.steps.publish import PublishAside
 from runnel.views.store import Declared
 
@@ -47,7 +46,7 @@ class ViewQuery(Query):
         publisher = self.publisher()
         return (
             collect,
-            PassOverKept(writer),
+            PassOver(writer),
             Account(self.specs, self.cluster),
             PublishAside(publisher),
             Keep(writer),

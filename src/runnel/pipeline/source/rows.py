@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.client.batches import HEADER, LENGTH_PREFIX
+from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
 from runnel.client.fetch import FetchedBatches, Fetcher
@@ -60,7 +60,7 @@ class Rows:
         return [name for name in ALL if name in wanted]
 
     def _rows(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
-        batches = list(_batches(fetched))
+        batches = [each for part in fetched.parts for each in each_batch(part)]
         origin = Origin(self._range.topic, self._range.partition, fetched.start, fetched.end)
         before = 0
         refused: dict[int, tuple[str, str]] = {}  # by the record's place in what was fetched
@@ -195,16 +195,6 @@ def beat(spec: Spec, moment: Moment, idle: int) -> pa.RecordBatch | None:
     given = {event.column: pa.array([at], TIMESTAMP), BEAT: pa.array([True])}
     names = list(spec.all_columns)
     return pa.RecordBatch.from_arrays([given.get(name, pa.nulls(1, types[name])) for name in names], names=names)
-
-
-def _batches(fetched: FetchedBatches) -> Iterator[memoryview]:
-    """One view for each batch."""
-    for part in fetched.parts:
-        place = 0
-        while place < len(part):
-            length = HEADER.unpack_from(part, place)[1] + LENGTH_PREFIX
-            yield part[place : place + length]
-            place += length
 
 
 def _places(mask: pa.Array) -> list[int]:
