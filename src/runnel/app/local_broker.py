@@ -25,6 +25,7 @@ class BrokerDidNotStart(Permanent):
 @contextmanager
 def local_broker(data: Path, listen: str) -> Iterator[str]:
     """The address of a broker that runs inside of the block."""
+    data.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", PROGRAM, "broker", "start", "--data", str(data), "--listen", listen]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:

@@ -17,6 +17,7 @@ from runnel.app.app import App
 from runnel.errors import DirectoryOwned, Permanent
 from runnel.files import DiskFiles
 from runnel.graph.formats import Columns
+from runnel.graph.stream import Stream
 from runnel.graph.view import View
 from runnel.pipeline.failure import told
 from runnel.pipeline.kafka import Kafka
@@ -73,7 +74,7 @@ class Runner:
         if lock is None:
             raise DirectoryOwned(str(running.data), None)
         try:
-            Kafka(running.bootstrap, running.settings).cluster().reach()
+            self._check_kafka(Kafka(running.bootstrap, running.settings))
             self._run()
         finally:
             lock.release()
@@ -81,6 +82,13 @@ class Runner:
     def stop(self) -> None:
         """Finish the batches under way, and end. May be called from any thread, and from a signal's handler."""
         self._stopping.set()
+
+    def _check_kafka(self, kafka: Kafka) -> None:
+        """What is missing there is told before Spark starts."""
+        inputs = [each.noun for output in self._app.graph.outputs for each in output.inputs]
+        with kafka.cluster() as cluster:
+            cluster.reach()
+            cluster.topics(noun.topic for noun in inputs if isinstance(noun, Stream) and noun.reading.topics is None)
 
     def _run(self) -> None:
         spark = self._running.spark or spark_session(self._app.name, master=self._running.master)
