@@ -58,7 +58,6 @@ class Output:
         self._put_last()
         self._write()
         segment = self._segment
-        segment.file().sync()
         for entry in aborted:
             segment.aborted.add(entry)
         segment.seal()
@@ -92,6 +91,9 @@ class Output:
             self._write()
 
     def _write(self) -> None:
+        """Synced in small pieces: one large sync at the end would keep the disk from those who wait for theirs."""
         if self._waiting:
-            self._segment.file().write(self._waiting, self._segment.size - self._waiting_size)
+            file = self._segment.file()
+            file.write(self._waiting, self._segment.size - self._waiting_size)
+            file.sync()
             self._waiting, self._waiting_size = [], 0
