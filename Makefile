@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-servers soak demo lint types layers bench bench-check lock schemas clean
+.PHONY: help test test-servers soak demo demo-broker lint types layers bench bench-check lock schemas clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,10 @@ test-servers: $(READY) ## run the tests against real servers; needs Java 17, Mav
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-demo: $(READY) ## two client libraries talk through a broker that is killed; count what was kept
+demo: $(READY) ## clicks are counted by an app on Spark, which is killed; the sum adds up; needs Java 17
+	@$(BIN)/python examples/pipeline_demo.py
+
+demo-broker: $(READY) ## two client libraries talk through a broker that is killed; count what was kept
 	@$(BIN)/python examples/broker_demo.py
 
 lint: $(READY) ## check the code's rules and its format

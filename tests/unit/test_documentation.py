@@ -36,6 +36,7 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 SECONDS_FOR_A_COMMAND = 120
 
 TUTORIALS = [page for page in PAGES if page.parent.name == "tutorial"]
+NEED_JAVA = ("first-app",)
 PROGRAMS = [
     page for page in [ROOT / "README.md", *PAGES] if page not in TUTORIALS and PYTHON.search(page.read_text("utf-8"))
 ]
@@ -88,7 +89,11 @@ def test_the_python_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path,
     names.clear()  # a client of a page would go on, and look for its broker
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.servers if page.stem in NEED_JAVA else ()) for page in TUTORIALS],
+    ids=name,
+)
 def test_a_tutorial_can_be_followed(page, tmp_path, shell):
     text = page.read_text(encoding="utf-8").replace("9092", str(shell.port))
     for file, content in FILE_OR_SESSION.findall(text):
