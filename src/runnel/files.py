@@ -65,7 +65,10 @@ class Syncs(Protocol):
         ...
 
     def begin(self, files: Sequence[File]) -> int:
-        """Begin to sync them, and return at once: how many were begun, the first ones. None may be under way."""
+        """Begin to sync them, and return at once: how many were begun, the first ones. They are held until then.
+
+        What was begun before must be answered, or given up: it is not answered any more.
+        """
         ...
 
     def answers(self) -> list[tuple[int, OSError | None]]:
@@ -131,6 +134,9 @@ class DiskFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
+    def fileno(self) -> int:
+        return self._descriptor
+
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
@@ -191,7 +197,7 @@ class DiskSyncs:
         return type(file) is DiskFile  # a kind of it may sync in another way
 
     def begin(self, files: Sequence[File]) -> int:
-        return self._ring.begin([file._descriptor for file in files if isinstance(file, DiskFile)])
+        return self._ring.begin([file for file in files if isinstance(file, DiskFile)])
 
 
 class DiskLock:

@@ -69,8 +69,38 @@ MUTANTS = [
     Mutant(
         "the loop answers when its syncs are begun",
         "log/loop_rounds.py",
-        "        if not self._missing:\n            self._was_quick",
-        "        if True:\n            self._was_quick",
+        "        if self._missing:\n            return []\n",
+        "",
+    ),
+    Mutant(
+        "the loop begins a round when it is closed",
+        "log/loop_rounds.py",
+        "if not self._closed and self._is_quick(writers):",
+        "if self._is_quick(writers):",
+    ),
+    Mutant(
+        "failed write forgotten when its round meets a defect",
+        "log/loop_rounds.py",
+        "dict.fromkeys([*writers, *(writer for writer, _, _ in failed)])",
+        "dict.fromkeys(writers)",
+    ),
+    Mutant(
+        "a sweep does not let the loop go first",
+        "log/group_commit.py",
+        "            rounds.let_go_first()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "the log's lock held while a deletion waits for its turn",
+        "log/log.py",
+        "with self._home.swapping, self._commits.exclusive(), self._lock:",
+        "with self._lock, self._home.swapping, self._commits.exclusive():",
+    ),
+    Mutant(
+        "a marker is answered before its sync",
+        "log/writer.py",
+        " or self._ends_transaction()\n",
+        "\n",
     ),
     Mutant(
         "new start not saved before files go",
@@ -112,7 +142,7 @@ MUTANTS = [
     Mutant(
         "deleted partition held against its successor",
         "log/log.py",
-        "                self._home.forget_partition(name)\n",
+        "            self._home.forget_partition(name)\n",
         "",
     ),
     Mutant(
@@ -161,9 +191,9 @@ MUTANTS = [
     Mutant(
         "hint of what is synced written too early",
         "log/writer.py",
-        "        self.segments.active.file().write(data, first.position)",
+        "        self.file().write(data, first.position)",
         "        self._home.synced.note(self.name, written[-1].header.last_offset + 1)\n"
-        "        self.segments.active.file().write(data, first.position)",
+        "        self.file().write(data, first.position)",
     ),
     Mutant(
         "gaps not noticed",

@@ -19,28 +19,44 @@ from runnel.version import __version__
 # The log's thread and the event loop's hand work to each other all the time: with Python's 5 ms a busy loop would let
 # acknowledgements wait that long. Much less, and they spend their time on taking turns.
 SWITCH_INTERVAL = 0.001
+ENDS_WITH_STDIN = "RUNNEL_ENDS_WITH_STDIN"  # in the environment of one that another process of ours starts for itself
 COLLECTOR_THRESHOLDS = (20_000, 20, 100)
 
 logger = logging.getLogger(__name__)
 
 
 def run_broker(
-    data: str, configs: Mapping[str, str], *, metrics: str | None = None, when_ready: Callable[[Server], object]
+    data: str,
+    configs: Mapping[str, str],
+    *,
+    metrics: str | None = None,
+    when_ready: Callable[[Server], object],
+    with_stdin: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in good order; `metrics` is where to show the numbers."""
+    """Serve until SIGTERM or SIGINT, then stop in good order; `metrics` is where to show the numbers.
+
+    `with_stdin`: also when standard input ends, which is a pipe from the process that started this one. So it does not
+    outlive its owner, however that one dies.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL)
     endpoint = parse_endpoint("metrics", metrics) if metrics is not None else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(data, configs, endpoint, when_ready))
+        runner.run(_serve(data, configs, endpoint, when_ready, with_stdin))
 
 
 async def _serve(
-    data: str, configs: Mapping[str, str], metrics: Endpoint | None, when_ready: Callable[[Server], object]
+    data: str,
+    configs: Mapping[str, str],
+    metrics: Endpoint | None,
+    when_ready: Callable[[Server], object],
+    with_stdin: bool,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if with_stdin:
+        loop.add_reader(sys.stdin.fileno(), stop.set)  # nothing is ever written to it
     server = await start_server(data, configs)
     exposition = None
     try:

@@ -174,5 +174,6 @@ async def start_server(
     server = Server(node)
     for listener, sockets in bound:
         await server.listen(listener, sockets)
+    node.log.commit_on(node.loop, node.handover.together)
     server.begin_care()
     return server

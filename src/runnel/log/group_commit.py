@@ -24,6 +24,8 @@ from runnel.log.appends import Append
 from runnel.log.loop_rounds import Failure, Loop, LoopRounds
 from runnel.log.writer import Writer
 
+SECONDS_TO_LOOK_AGAIN = 1.0  # a loop that was stopped does not end its round
+
 logger = logging.getLogger(__name__)
 
 
@@ -53,6 +55,8 @@ class GroupCommit:
 
     def run_on(self, loop: Loop, syncs: Syncs, together: Callable[[], AbstractContextManager[object]]) -> None:
         """From now on the event loop of this thread runs the rounds for what its own callbacks submit."""
+        if self._background:
+            self._start()  # now: in the middle of a round it would be bad to hear that there can be no more threads
         self._loop_rounds = LoopRounds(self, loop, syncs, together)
 
     def settle(self, append: Append) -> None:
@@ -68,23 +72,44 @@ class GroupCommit:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """No round is under way inside: for what changes segments in another way."""
-        with self._lock:
-            self._asking += 1
-        try:
-            if self._loop_rounds is not None:
-                self._loop_rounds.finish()
-            self._one_round.acquire()
-        finally:
-            with self._lock:
-                self._asking -= 1
+        """No round is under way inside: for what changes segments in another way.
+
+        Whoever asks must hold nothing that a callback of the event loop may wait for: the loop has a round to end.
+        """
+        self._take_turn()
         try:
             yield
         finally:
             self.end()
 
+    def _take_turn(self) -> None:
+        rounds = self._loop_rounds
+        if rounds is not None:
+            rounds.let_go_first()
+        with self._lock:
+            self._asking += 1
+        try:
+            self.finish()
+            while not self._one_round.acquire(timeout=-1 if rounds is None else SECONDS_TO_LOOK_AGAIN):
+                self.finish()
+        except BaseException:
+            self._stop_asking()
+            self._tell_loop()  # it may have stepped aside
+            raise
+        self._stop_asking()
+
+    def _stop_asking(self) -> None:
+        with self._lock:
+            self._asking -= 1
+
+    def finish(self) -> None:
+        """End the event loop's round, if the loop cannot do it: it is in this call, or does not run."""
+        if self._loop_rounds is not None:
+            self._loop_rounds.finish()
+
     def close(self) -> None:
         self._background = False  # no other thread begins, as for the deadlines of relaxed topics
+        self.finish()
         if self._thread is not None:
             self._wake.put(False)
             self._thread.join()
@@ -137,7 +162,7 @@ class GroupCommit:
             if writer.is_under_way:
                 _fail(writer, "a commit", error)
             else:
-                self.enlist(writer, wake=True)  # others may wait for what it has not taken yet
+                self.hand_over([writer])  # others may wait for what it has not taken yet
 
     def hand_over(self, writers: list[Writer]) -> None:
         """Leave these to the background thread."""
@@ -148,15 +173,21 @@ class GroupCommit:
     def end(self) -> None:
         """Give up the turn."""
         self._one_round.release()
+        self._tell_loop()
+
+    def _tell_loop(self) -> None:
         if self._loop_rounds is not None:
             self._loop_rounds.come_back()
 
     def end_failed(self, failed: list[Failure]) -> None:
         """Let these fail, which touches the disk, then give up the turn. In a thread, if there may be some."""
         if self._background:
-            threading.Thread(target=self._end_failed, args=(failed,), name="runnel-failed", daemon=True).start()
-        else:
-            self._end_failed(failed)
+            try:
+                threading.Thread(target=self._end_failed, args=(failed,), name="runnel-failed", daemon=True).start()
+                return
+            except RuntimeError as error:
+                logger.warning("a failure of the disk is dealt with where it was met: %s", error)
+        self._end_failed(failed)
 
     def _end_failed(self, failed: list[Failure]) -> None:
         try:
@@ -212,14 +243,18 @@ class GroupCommit:
     def _wake_up(self) -> None:
         if not self._background:
             return
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="runnel-commit", daemon=True)
-                    self._thread.start()
+        self._start()
         if not self._woken:
             self._woken = True
             self._wake.put(True)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="runnel-commit", daemon=True)
+                    thread.start()  # if there can be no more threads, the next one who asks for it tries again
+                    self._thread = thread
 
     def _run(self) -> None:
         while True:

@@ -98,19 +98,19 @@ class Log:
         """Delete a partition with all its records."""
         name = _partition_name(topic, number)
         files, path = self._home.files, self.path
-        with self._lock:
-            partition = self.partition(topic, number)
-            with self._home.swapping, self._commits.exclusive():
-                partition.refuse_writes()
-                gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
-                files.rename(f"{path}/{name}", gone)
-                files.sync_directory(path)
-                self._home.open_files.forget_folder(f"{path}/{name}")
-                del self._partitions[name]
-                self._asked_for.discard(name)
-                self._known_synced.pop(str(name), None)
-                self._home.forget_partition(name)
-                self._home.synced.start(self._synced_offsets())
+        self.partition(topic, number)
+        # The turn first: an event loop that asks for a partition waits for the lock, and may have the turn.
+        with self._home.swapping, self._commits.exclusive(), self._lock:
+            self.partition(topic, number).refuse_writes()
+            gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
+            files.rename(f"{path}/{name}", gone)
+            files.sync_directory(path)
+            self._home.open_files.forget_folder(f"{path}/{name}")
+            del self._partitions[name]
+            self._asked_for.discard(name)
+            self._known_synced.pop(str(name), None)
+            self._home.forget_partition(name)
+            self._home.synced.start(self._synced_offsets())
         remove_folder(files, gone)
 
     def commit_on(self, loop: Loop, together: Callable[[], AbstractContextManager[object]]) -> None:
@@ -162,6 +162,7 @@ class Log:
             if self._closed.is_set():
                 return
             self._closed.set()
+        self._commits.finish()  # those who are waited for here may wait for their turn
         self._compaction.stop()
         if self._thread.is_alive():
             self._thread.join()

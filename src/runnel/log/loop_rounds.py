@@ -4,13 +4,16 @@ Handing a round to a thread and its answers back costs two wake-ups and turns at
 callbacks submit runs the round itself: it writes, begins the syncs, and goes on with other things; when the last sync
 is answered, it publishes. It never waits for a disk, and so it takes a round only if
 
-- nobody else has one under way, or asks for his turn: then it comes back when the others are done;
+- nobody else has one under way, or asks for his turn: then it comes back when the others are done, and whoever asks
+  after that lets it go first;
 - all that is to be done is to append some bytes to open files: a roll, a first epoch, a file to open, and whatever is
   large, go to the background thread;
 - the files can be synced without waiting, see `Files.syncs`.
 
 Where a disk hangs, one round stays unanswered, what follows waits for it, and the loop is free. What a failure of a
 disk asks for is done in a thread, because it touches that disk again.
+
+Whatever happens in a round, its end gives up the turn, or all commits would end with it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ MOST_BYTES = MIB
 # sleeping, if the last sync was as quick.
 WATCHED_SECONDS = 0.0004
 WATCHED_BYTES = 16 * KIB
+SECONDS_TO_GO_FIRST = 0.05  # for a loop that others went before; it may be busy with something else
 
 
 class Loop(Protocol):
@@ -95,16 +99,19 @@ class LoopRounds:
         self._planned = False
         self._asks_for_turn = False
         self._closed = False
+        self._disposed = False
+        self._had_turn = threading.Event()  # since it asked last
+        self._had_turn.set()
         self._under_way: list[Writer] = []  # whose syncs are begun
         self._errors: list[OSError | None] = []  # of each of them
-        self._missing = 0  # answers
+        self._missing: set[int] = set()  # those without an answer
         self._failed: list[Failure] = []
         self._size = 0  # of what the round under way writes
         self._begun = 0.0
         self._watches = (os.cpu_count() or 1) > 1  # else it would keep the kernel from its work
         self._was_quick = True
         self._watching = False
-        self._finishing = threading.Lock()
+        self._taking = threading.Lock()  # answers: the loop, or whoever finishes its round
         loop.add_reader(syncs.descriptor, self._take_answers)
 
     def plan(self) -> bool:
@@ -123,6 +130,15 @@ class LoopRounds:
             self._asks_for_turn = False
             self._begin_soon()
 
+    def let_go_first(self) -> None:
+        """Whoever is about to ask for the turn calls this: if others went before the loop, it is the loop's turn now.
+
+        Else somebody who asks again and again, as for each of many partitions, would keep it for himself.
+        """
+        if self._had_turn.is_set() or threading.get_ident() == self._thread or not self._loop.is_running():
+            return
+        self._had_turn.wait(SECONDS_TO_GO_FIRST)
+
     def _begin_soon(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._begin)
@@ -132,17 +148,27 @@ class LoopRounds:
     def finish(self) -> None:
         """Whoever is about to wait for the turn calls this: in the loop's own thread nobody else ends the round."""
         if self._under_way and (threading.get_ident() == self._thread or not self._loop.is_running()):
-            with self._finishing:
-                while self._missing:
-                    self._note(self._syncs.wait())
-                if self._under_way:
-                    self._end()
+            with self._taking:
+                self._await_answers()
+                writers = self._ended()
+            try:
+                if writers:
+                    self._end(writers)
+            finally:
                 if self._planned:
                     self._begin_soon()
 
+    def _await_answers(self) -> None:
+        while self._missing:
+            try:
+                self._note(self._syncs.wait())
+            except OSError as error:  # nobody knows what became of them
+                self._note([(number, error) for number in tuple(self._missing)])
+
     def close(self) -> None:
-        """Begin no more rounds. From any thread, with the turn."""
+        """Begin no more rounds. From any thread, with the turn: so none is under way."""
         self._closed = True
+        self._had_turn.set()
         try:
             if self._loop.is_running():
                 self._loop.call_soon_threadsafe(self._dispose)
@@ -150,11 +176,16 @@ class LoopRounds:
             self._loop.remove_reader(self._syncs.descriptor)
         except RuntimeError:  # the loop is closed
             pass
-        self._syncs.close()
+        self._close_syncs()
 
     def _dispose(self) -> None:
         self._loop.remove_reader(self._syncs.descriptor)
-        self._syncs.close()
+        self._close_syncs()
+
+    def _close_syncs(self) -> None:
+        with self._taking:
+            self._disposed = True
+            self._syncs.close()
 
     # --- one round
 
@@ -162,28 +193,28 @@ class LoopRounds:
         if self._under_way:  # its end looks for more
             return
         self._planned = False
+        if self._closed:
+            self._commits.hand_over([])
+            return
         self._asks_for_turn = True  # first: whoever has the turn looks for it after giving it up
-        writers = self._commits.begin() if not self._closed else None
+        writers = self._commits.begin()
         if writers is None:
-            if self._closed:
-                self._commits.hand_over([])
+            self._had_turn.clear()
             return
         self._asks_for_turn = False
-        if not self._is_quick(writers):
-            for writer in writers:
-                writer.put_back()
-            self._commits.hand_over(writers)
-            self._commits.end()
-            return
+        self._had_turn.set()
         try:
-            self._write(writers)
+            if not self._closed and self._is_quick(writers):  # it may have been closed in between
+                self._write(writers)
+            else:
+                self._leave(writers)
         except BaseException as error:
             self._give_up(writers, error)
             raise
         if not self._under_way:
             self._finish_round()
         elif not self._missing:  # no sync could be begun
-            self._end()
+            self._end(self._ended())
         elif self._watches and self._was_quick and self._size <= WATCHED_BYTES and not self._watching:
             self._watching = True
             self._loop.call_soon(self._watch)
@@ -200,46 +231,61 @@ class LoopRounds:
         self._size = size
         return size <= MOST_BYTES
 
+    def _leave(self, writers: list[Writer]) -> None:
+        for writer in writers:
+            writer.put_back()
+        self._commits.hand_over(writers)
+
     def _write(self, writers: list[Writer]) -> None:
-        self._failed = []
         to_sync = self._commits.write_all(writers, self._failed)
         if not to_sync:
             return
-        self._under_way, self._missing = to_sync, len(to_sync)
-        self._errors = [None] * len(to_sync)
+        files = [writer.file() for writer in to_sync]
+        self._errors, self._missing = [None] * len(to_sync), set(range(len(to_sync)))
         self._begun = time.perf_counter()
-        begun = self._syncs.begin([writer.segments.active.file() for writer in to_sync])
+        begun = self._syncs.begin(files)
+        self._under_way = to_sync
         if begun < len(to_sync):
             refused = OSError(errno.EAGAIN, "the sync could not be begun")
             self._note([(number, refused) for number in range(begun, len(to_sync))])
 
     def _watch(self) -> None:
-        self._take_answers()
-        if self._under_way and time.perf_counter() - self._begun < WATCHED_SECONDS:
-            self._loop.call_soon(self._watch)
-        else:
-            self._watching = False
+        try:
+            self._take_answers()
+        finally:
+            self._watching = bool(self._under_way) and time.perf_counter() - self._begun < WATCHED_SECONDS
+            if self._watching:
+                self._loop.call_soon(self._watch)
 
     def _take_answers(self) -> None:
-        if not self._under_way:
+        with self._taking:
+            if not self._disposed:
+                self._note(self._syncs.answers())  # also if nobody waits: the descriptor must not stay readable
+            writers = self._ended()
+        if not writers:
             return
-        self._note(self._syncs.answers())
-        if not self._missing:
-            self._was_quick = time.perf_counter() - self._begun < WATCHED_SECONDS
-            try:
-                with self._together():
-                    self._end()
-            finally:
-                if self._planned:
-                    self._begin()
+        self._was_quick = time.perf_counter() - self._begun < WATCHED_SECONDS
+        try:
+            with self._together():
+                self._end(writers)
+        finally:
+            if self._planned:
+                self._begin()
 
     def _note(self, answers: list[tuple[int, OSError | None]]) -> None:
         for number, error in answers:
-            self._errors[number] = error
-            self._missing -= 1
+            if number in self._missing:
+                self._missing.remove(number)
+                self._errors[number] = error
 
-    def _end(self) -> None:
+    def _ended(self) -> list[Writer]:
+        """Those of the round under way, if the last answer is there: whoever gets them has to end it."""
+        if self._missing:
+            return []
         writers, self._under_way = self._under_way, []
+        return writers
+
+    def _end(self, writers: list[Writer]) -> None:
         try:
             self._publish(writers)
         except BaseException as error:
@@ -256,16 +302,20 @@ class LoopRounds:
 
     def _give_up(self, writers: list[Writer], error: BaseException) -> None:
         """A defect of ours, or the end of the process, must not keep the turn for ever."""
-        self._under_way, self._failed = [], []
+        failed, self._failed = self._failed, []
+        self._under_way, self._missing = [], set()  # what is begun may go on: its answers count no more
+        concerned = dict.fromkeys([*writers, *(writer for writer, _, _ in failed)])
         try:
-            self._commits.give_up(writers, error)
+            for writer in concerned:
+                writer.put_back()  # those that it did not come to
+            self._commits.give_up(list(concerned), error)
         finally:
             self._commits.end()
 
     def _finish_round(self) -> None:
         """With the turn still ours."""
-        if not self._failed:
-            self._commits.end()
-            return
         failed, self._failed = self._failed, []
-        self._commits.end_failed(failed)
+        if failed:
+            self._commits.end_failed(failed)
+        else:
+            self._commits.end()

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
-from runnel.files import Buffer, Syncs, replace_file
+from runnel.files import Buffer, File, Syncs, replace_file
 from runnel.log.admission import admit
 from runnel.log.appends import Append, Appended
 from runnel.log.directory import DataDirectory
@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 class Writer:
     __slots__ = (
+        "_file",
         "_home",
         "_lock",
         "_pending",
@@ -102,6 +103,7 @@ class Writer:
         self._pending: list[Append] = []
         self._taken: list[Append] = []  # by the round under way
         self._prepared: int | None = None  # when they were taken, if that was before the write
+        self._file: File | None = None  # the active segment's, from `prepare` on: it must not be opened again
         self._run: list[Append] = []  # those of them that go into the active segment
         self._unsynced_records = 0
         self._unsynced_since: int | None = None
@@ -181,7 +183,7 @@ class Writer:
             if file is None or not syncs.takes(file) or not self._fits(segment, size, now):
                 return None
             self._taken, self._pending = self._pending, []
-            self._prepared = now
+            self._prepared, self._file = now, file
         return size
 
     def _fits(self, segment: Segment, size: int, now: int) -> bool:
@@ -197,7 +199,7 @@ class Writer:
         """What was prepared is not written after all: it waits again."""
         with self._lock:
             if self._prepared is not None:
-                self._prepared = None
+                self._prepared = self._file = None
                 self._taken, self._pending = [], self._taken + self._pending
 
     def write(self) -> bool:
@@ -227,12 +229,17 @@ class Writer:
         self._write_run()
         return self._sync_is_due()
 
+    def file(self) -> File:
+        """Where the run is written."""
+        return self._file or self.segments.active.file()
+
     def sync(self) -> None:
-        self.segments.active.file().sync()
+        self.file().sync()
 
     def publish(self, *, synced: bool) -> list[Append]:
         """Let readers see the run; the answer is who is to be told."""
         run, self._run = self._run, []
+        self._file = None
         segment = self.segments.active
         first = segment.next_offset
         batches: list[tuple[Buffer, ...]] = []
@@ -285,7 +292,7 @@ class Writer:
         first = written[0]
         self._begin_epoch(first.header.leader_epoch, first.header.base_offset)
         data = [part for append in written if append.data is not None for part in append.data]
-        self.segments.active.file().write(data, first.position)
+        self.file().write(data, first.position)
         self.dirty = True
         self._unsynced_records += written[-1].header.last_offset + 1 - first.header.base_offset
         if self._unsynced_since is None:
@@ -304,7 +311,11 @@ class Writer:
             return False
         settings = self.settings
         by_count = settings.flush_messages is not None and self._unsynced_records >= settings.flush_messages
-        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed()
+        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed() or self._ends_transaction()
+
+    def _ends_transaction(self) -> bool:
+        """Whoever ends a transaction writes down that it is ended: a marker that gets lost is never written again."""
+        return any(append.marker is not None for append in self._run)
 
     @property
     def flush_at(self) -> int:
@@ -370,6 +381,7 @@ class Writer:
         segment.create()
         self._home.files.sync_directory(self.directory)
         self.segments.add(segment)
+        self._file = None
         self.synced = Place(0, base_offset)
         self._synced_largest = segment.largest
         self.roll_at = self._roll_time(self._home.clock.now())
@@ -406,6 +418,7 @@ class Writer:
             self.failure = failure
             lost = [append for append in self._taken if not append.done] + self._pending
             self._taken, self._run, self._pending = [], [], []
+            self._prepared = self._file = None
             self.retry_at = self._home.clock.elapsed() + self._home.settings.retry_after_failure_ms
             self._drop_unsynced()
         logger.error("%s", failure)

@@ -8,9 +8,12 @@ import runnel
 from runnel.broker.request import LongPoll
 from runnel.broker.server import SECONDS_TO_ANSWER, start_server
 from runnel.errors import AddressInUse, DirectoryOwned
+from runnel.files import DiskFiles
 from runnel.log import open_log
 from tests.abuse.wire import Client, parsed_address
+from tests.threaded_syncs import ThreadedSyncs
 from tests.unit.broker.socketless import Room, ask, fetch, room
+from tests.unit.log.stage import batch
 
 
 @pytest.fixture
@@ -136,6 +139,33 @@ def test_a_directory_in_use_leaves_the_port_free(tmp_path):
         asyncio.run(start_server(str(tmp_path / "data"), configs))
     with runnel.Broker(listen=f"127.0.0.1:{address[1]}") as broker:
         assert parsed_address(broker.bootstrap) == address
+
+
+def test_the_event_loop_commits_where_files_can_be_synced_without_waiting(tmp_path):
+    class CountedSyncs(ThreadedSyncs):
+        begun = 0
+
+        def begin(self, files):
+            self.begun += 1
+            return super().begin(files)
+
+    class CountedFiles(DiskFiles):
+        def syncs(self):
+            self.given = CountedSyncs()
+            return self.given
+
+    async def run(files: CountedFiles) -> list[int]:
+        configs = {"listeners": "PLAINTEXT://127.0.0.1:0"}
+        server = await start_server(str(tmp_path / "data"), configs, files=files)
+        partition = server.node.log.partition("orders")
+        counts = []
+        for value in (b"tea", b"milk"):  # the first one begins the epoch, which is the thread's work
+            await server.node.appended(partition.submit(batch(value)))
+            counts.append(files.given.begun)
+        await server.stop()
+        return counts
+
+    assert asyncio.run(run(CountedFiles())) == [0, 1]
 
 
 def test_several_listeners_are_served_and_each_tells_its_own_address(tmp_path):

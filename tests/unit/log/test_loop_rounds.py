@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from runnel.errors import PartitionFailed
 from runnel.files import DiskFiles
-from runnel.log import Log, TopicSettings, open_log
+from runnel.log import Log, LogSettings, TopicSettings, group_commit, loop_rounds, open_log
 from runnel.log.appends import Append
-from runnel.log.loop_rounds import MOST_BYTES
+from runnel.log.group_commit import GroupCommit
+from runnel.log.loop_rounds import MOST_BYTES, LoopRounds
 from runnel.log.writer import Writer
 from runnel.testing import Crashed, FaultyFiles
 from runnel.testing.machine import FaultySyncs
@@ -29,14 +31,19 @@ class HeldSyncs(FaultySyncs):
 
     released = False
     refuses = False
+    begun = 0
+    broken: OSError | None = None
 
     def begin(self, files: Any) -> int:
+        self.begun += 1
         return 0 if self.refuses else super().begin(files)
 
     def answers(self) -> list[tuple[int, OSError | None]]:
         return super().answers() if self.released else []
 
     def wait(self) -> list[tuple[int, OSError | None]]:
+        if self.broken is not None:
+            raise self.broken
         return super().answers()
 
 
@@ -52,6 +59,16 @@ class LoopStage(Stage):
         super().__init__(files=self.held)
         self.loop = TurnedLoop()
         self.log.commit_on(self.loop, nullcontext)
+
+    @property
+    def commits(self) -> GroupCommit:
+        return self.log._commits
+
+    @property
+    def rounds(self) -> LoopRounds:
+        rounds = self.commits._loop_rounds
+        assert rounds is not None
+        return rounds
 
     def partition_with_a_record(self, topic: str = "orders", **settings: Any) -> Any:
         """Its segment is open, and its epoch has begun."""
@@ -207,14 +224,7 @@ def test_a_defect_in_the_middle_of_a_round_does_not_end_all_commits(monkeypatch:
     lost = ill.submit(batch(b"tea"))
     stage.loop.turn_until_idle()
     waiting = well.submit(batch(b"tea"))
-    publish = Writer.publish
-
-    def fail(writer: Writer, *, synced: bool) -> list[Append]:
-        if writer.name == "ill-0":
-            raise RuntimeError("a defect")
-        return publish(writer, synced=synced)
-
-    monkeypatch.setattr(Writer, "publish", fail)
+    break_publish(monkeypatch, "ill-0")
     stage.held.given.released = True
     with pytest.raises(RuntimeError, match="a defect"):
         stage.loop.turn_until_idle()
@@ -223,6 +233,140 @@ def test_a_defect_in_the_middle_of_a_round_does_not_end_all_commits(monkeypatch:
     with pytest.raises(PartitionFailed):
         lost.result(timeout=0)
     assert waiting.result(timeout=0).base_offset == 1
+
+
+def break_publish(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    publish = Writer.publish
+
+    def fail(writer: Writer, *, synced: bool) -> list[Append]:
+        if writer.name == name:
+            raise RuntimeError("a defect")
+        return publish(writer, synced=synced)
+
+    monkeypatch.setattr(Writer, "publish", fail)
+
+
+def test_a_defect_in_a_round_is_told_to_those_whose_write_failed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    ill, defect = stage.partition_with_a_record("ill"), stage.partition_with_a_record("defect")
+    stage.files.fail("write", "ill-0/", errno.EIO)
+    appends = [ill.submit(batch(b"tea")), defect.submit(batch(b"tea"))]
+    stage.loop.turn_until_idle()
+    break_publish(monkeypatch, "defect-0")
+    stage.held.given.released = True
+    with pytest.raises(RuntimeError, match="a defect"):
+        stage.loop.turn_until_idle()
+
+    for append in appends:
+        with pytest.raises(PartitionFailed):
+            append.result(timeout=0)
+
+
+def test_a_defect_before_anything_is_written_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    first, second = stage.partition_with_a_record("first"), stage.partition_with_a_record("second")
+    prepare = Writer.prepare
+
+    def fail(writer: Writer, syncs: Any) -> int | None:
+        if writer.name == "second-0":
+            raise RuntimeError("a defect")
+        return prepare(writer, syncs)
+
+    monkeypatch.setattr(Writer, "prepare", fail)
+    appends = [first.submit(batch(b"tea")), second.submit(batch(b"tea"))]
+    with pytest.raises(RuntimeError, match="a defect"):
+        stage.loop.turn()
+    stage.loop.turn_until_idle()
+    assert [append.done for append in appends] == [False, False], "it is the thread's now"
+    stage.log.commit()
+
+    assert [append.result(timeout=0).base_offset for append in appends] == [1, 1]
+
+
+def test_a_defect_that_meets_whoever_waits_does_not_keep_back_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    ill.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    follows = well.submit(batch(b"tea"))
+    break_publish(monkeypatch, "ill-0")
+    with pytest.raises(RuntimeError, match="a defect"):
+        well.roll()
+    stage.answer()
+
+    assert follows.result(timeout=0).base_offset == 1
+
+
+def test_where_no_thread_can_be_started_a_failure_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    ill, well = stage.partition_with_a_record("ill"), stage.partition_with_a_record("well")
+    stage.files.fail("sync", "ill-0/", errno.EIO)
+    lost = ill.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(stage.commits, "_background", True)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    stage.answer()
+
+    with pytest.raises(PartitionFailed):
+        lost.result(timeout=0)
+    assert well.append_batch(batch(b"tea")).base_offset == 1
+
+
+def test_a_thread_that_could_not_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with open_log(tmp_path / "data", files=DiskFiles()) as log:
+        partition = log.partition("orders")
+        start = threading.Thread.start
+        attempts: list[str] = []
+
+        def refuse_once(thread: threading.Thread) -> None:
+            attempts.append(thread.name)
+            if len(attempts) == 1:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse_once)
+        with pytest.raises(RuntimeError, match="new thread"):
+            partition.submit(batch(b"tea"))
+
+        assert partition.submit(batch(b"milk")).result(PATIENCE).base_offset == 1
+        assert attempts == ["runnel-commit"] * 2
+
+
+def test_syncs_that_nobody_can_ask_about_count_as_failed() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    stage.held.given.broken = OSError(errno.EBADF, "the ring is gone")
+    stage.partition_with_a_record("other")
+
+    with pytest.raises(PartitionFailed, match="the ring is gone"):
+        append.result(timeout=0)
+
+
+def test_a_file_that_is_dropped_from_the_open_ones_is_synced_without_opening_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    write = Writer.write
+
+    def write_and_drop(writer: Writer) -> bool:
+        stage.log._home.open_files.forget_folder("/data/orders-0")
+        is_due = write(writer)
+        stage.log._home.open_files.forget_folder("/data/orders-0")
+        return is_due
+
+    monkeypatch.setattr(Writer, "write", write_and_drop)
+    stage.files.fail("open", "orders-0/", errno.EMFILE, times=100)
+    append = partition.submit(batch(b"tea"))
+    stage.answer()
+
+    assert append.result(timeout=0).base_offset == 1
 
 
 def test_the_loop_goes_on_after_a_failure() -> None:
@@ -363,6 +507,142 @@ def test_another_thread_waits_for_the_end_of_the_round() -> None:
     thread.join(PATIENCE)
 
     assert seen == [True]
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_loop_goes_before_those_who_ask_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    has_turn, goes_on, asked = threading.Event(), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            asked.set()
+            return super().wait(timeout)
+
+    def sweep() -> None:
+        with stage.commits.exclusive():
+            has_turn.set()
+            goes_on.wait(PATIENCE)
+        with stage.commits.exclusive():
+            seen.append(append.done)
+        asked.set()
+
+    monkeypatch.setattr(loop_rounds, "SECONDS_TO_GO_FIRST", PATIENCE)
+    had_turn = Watched()
+    had_turn.set()
+    monkeypatch.setattr(stage.rounds, "_had_turn", had_turn)
+    sweeping = in_thread(sweep)
+    assert has_turn.wait(PATIENCE)
+    stage.loop.turn_until_idle()  # it asks, and steps aside
+    goes_on.set()
+    assert asked.wait(PATIENCE)
+    stage.answer()
+    sweeping.join(PATIENCE)
+
+    assert seen == [True]
+
+
+def test_a_loop_that_is_busy_with_something_else_is_not_waited_for_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    monkeypatch.setattr(loop_rounds, "SECONDS_TO_GO_FIRST", 0.001)
+    with stage.commits.exclusive():
+        stage.loop.turn_until_idle()
+    sweeping = in_thread(partition.roll)
+    sweeping.join(PATIENCE)
+
+    assert not sweeping.is_alive()
+    assert not append.done
+    stage.log.commit()
+    assert append.done
+
+
+def test_whoever_deletes_a_partition_does_not_keep_the_loop_from_ending_its_round() -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    stage.partition_with_a_record("other")
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    deleting = in_thread(lambda: stage.log.delete("other"))
+    while not stage.commits._asking:
+        assert deleting.is_alive()
+    opening = in_thread(lambda: stage.log.partition("new"))  # as a callback of the loop may do
+    opening.join(PATIENCE)
+
+    assert not opening.is_alive()
+    stage.answer()
+    deleting.join(PATIENCE)
+    assert not deleting.is_alive()
+    assert append.done
+
+
+def test_the_round_of_a_loop_that_was_stopped_is_ended_by_whoever_wants_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+    monkeypatch.setattr(group_commit, "SECONDS_TO_LOOK_AGAIN", 0.001)
+    asking = in_thread(partition.roll)
+    while not stage.commits._asking:
+        assert asking.is_alive()
+    monkeypatch.setattr(stage.loop, "is_running", lambda: False)
+    asking.join(PATIENCE)
+
+    assert not asking.is_alive()
+    assert append.result(timeout=0).base_offset == 1
+
+
+def test_a_loop_that_is_closed_while_it_gets_the_turn_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    begin, syncs = stage.commits.begin, stage.held.given.begun
+
+    def close_first() -> list[Writer] | None:
+        stage.rounds.close()
+        return begin()
+
+    monkeypatch.setattr(stage.commits, "begin", close_first)
+    append = partition.submit(batch(b"tea"))
+    stage.loop.turn_until_idle()
+
+    assert stage.held.given.begun == syncs
+    stage.log.close()
+    assert append.result(timeout=0).base_offset == 1
+
+
+def test_whoever_closes_the_log_in_the_loop_s_own_thread_ends_its_round() -> None:
+    answered: list[bool] = []
+
+    def run() -> None:
+        files = HeldFiles()
+        log = open_log("/data", files=files, settings=LogSettings(low_disk_bytes=0))
+        loop = TurnedLoop()
+        log.commit_on(loop, nullcontext)
+        partition = log.partition("orders")
+        fill(partition, 1)
+        append = partition.submit(batch(b"tea"))
+        loop.turn()
+        in_thread(lambda: partition.submit(batch(b"milk"))).join(PATIENCE)
+        while not log._commits._asking:  # the background's thread: closing waits for it
+            pass
+        log.close()
+        answered.append(append.done)
+
+    running = in_thread(run)
+    running.join(PATIENCE)
+
+    assert answered == [True]
 
 
 def test_whoever_waits_in_the_loop_s_own_thread_ends_the_round() -> None:

@@ -132,10 +132,17 @@ class Transactions:
         then: Callable[[BaseException | None], object],
     ) -> None:
         """`then` is called from whichever thread answers, in the order of these calls."""
-        before = self._durable.next_offset
-        handler = deciding.add(self._now(), name, producer, partitions, version, self._endings.marked)
-        self._durable.decide(handler, lambda _, refused: then(refused))
-        if self._durable.next_offset != before:
+        add = deciding.add(self._now(), name, producer, partitions, version, self._endings.marked)
+        joins = False
+
+        def decide(state: TransactionsState) -> Decision[None]:
+            nonlocal joins
+            decision = add(state)
+            joins = bool(decision.entries)
+            return decision
+
+        self._durable.decide(decide, lambda _, refused: then(refused))
+        if joins:  # the offset alone does not tell: after a loss it begins again where it was
             self._joined[name] = self._durable.next_offset
 
     def verify(self, name: str, producer: ProducerEpoch, partition: TopicPartition) -> Future[None]:
@@ -233,11 +240,11 @@ class Transactions:
 
     async def _with_fresh_id(self, use: Callable[[int], None], then: Then[Any]) -> None:
         try:
-            fresh_id = await self._node.producer_ids.next()
-        except RunnelError as error:
+            use(await self._node.producer_ids.next())
+        except Exception as error:  # whatever it is, the producer waits for an answer
+            if not isinstance(error, RunnelError):
+                logger.exception("a fresh producer id could not be had")
             then(None, error)
-        else:
-            use(fresh_id)
 
     async def abort_by_force(self, name: str, producer: ProducerEpoch) -> None:
         step = await self._decided(deciding.abort_by_force(self._now(), name, producer))

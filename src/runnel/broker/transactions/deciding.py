@@ -103,8 +103,10 @@ def _new_id(now: int, name: str, timeout: int, fresh_id: int | None) -> Decision
 
 
 def _was_given(known: Transaction, expected: ProducerEpoch) -> bool:
-    return expected.producer_id == known.producer_id or (
-        expected.producer_id == known.previous_producer_id and expected.epoch >= LAST_EPOCH
+    return (
+        expected.producer_id == known.producer_id
+        or (expected.producer_id == known.previous_producer_id and expected.epoch >= LAST_EPOCH)
+        or _knows_the_end(known, expected)
     )
 
 
@@ -183,13 +185,20 @@ def verify(
 
 def _in_force(state: TransactionsState, name: str, producer: ProducerEpoch, marked: Marked) -> Transaction:
     known = known_of(state, name, marked)
+    if known is not None and _knows_the_end(known, producer):
+        raise _being_ended(name)
     if known is None or known.producer_id != producer.producer_id:
         raise _unknown(name, producer)
     if known.epoch != producer.epoch:
         raise _fenced(name, producer)
     if known.status.is_ending:
-        raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {name!r} is being ended")
+        raise _being_ended(name)
     return known
+
+
+def _knows_the_end(known: Transaction, producer: ProducerEpoch) -> bool:
+    """It was told what follows the end under way, before a crash. Its markers are written once more."""
+    return known.status.is_ending and known.version >= NEW_EPOCH_AT_EVERY_END and producer == _after(known)
 
 
 # --- ends
@@ -211,6 +220,8 @@ def end(
         known = known_of(state, name, marked)
         if known is None:
             raise _unknown(name, producer)
+        if version >= NEW_EPOCH_AT_EVERY_END and _knows_the_end(known, producer):
+            raise _being_ended(name)
         is_retry = _is_retry(known, producer)
         if known.producer_id != producer.producer_id and not is_retry:
             raise _unknown(name, producer)
@@ -337,6 +348,10 @@ def _changed(now: int, name: str, transaction: Transaction) -> Decision[Step]:
 def _prepared(now: int, name: str, transaction: Transaction) -> Decision[Step]:
     transaction = transaction._replace(updated=now)
     return Decision(Step(_after(transaction), ending=transaction), [entry_of(now, name, transaction)])
+
+
+def _being_ended(name: str) -> Refusal:
+    return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {name!r} is being ended")
 
 
 def _fenced(name: str, producer: ProducerEpoch) -> Refusal:

@@ -63,7 +63,7 @@ class Ending:
 
     def _give_up_waiting(self, ticket: object) -> None:
         tell, _ = self._waiting.pop(ticket)
-        tell(TimeoutError())
+        self._tell(tell, TimeoutError())
 
     # --- markers
 
@@ -131,7 +131,13 @@ class Ending:
         for tell, timer in waiting.values():
             if timer is not None:
                 timer.cancel()
+            self._tell(tell, error)
+
+    def _tell(self, tell: Tell, error: BaseException | None) -> None:
+        try:
             tell(error)
+        except Exception:  # others wait to hear of it, too
+            logger.exception("what was to follow the end of transaction %r failed", self.name)
 
 
 def _note_append(note: Callable[[Outcome], None], place: TopicPartition, topic: Topic, append: Append) -> None:

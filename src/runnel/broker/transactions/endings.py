@@ -104,12 +104,25 @@ class Endings:
             self._completion.set(COMPLETED_AFTER)
 
     def complete(self) -> None:
-        """Write down what is complete. Not awaited: if it gets lost, the markers are written once more."""
+        """Write down what is complete. Not awaited: if it cannot be written now, it stays marked and is tried again."""
         self._completion.stop()
-        marked, self.marked = self.marked, {}
-        left = iter(marked.items())
+        left = iter(tuple(self.marked.items()))
         while some := dict(islice(left, COMPLETED_AT_ONCE)):
-            self._durable.submit(deciding.complete(self._node.clock.now(), some))
+            handler = deciding.complete(self._node.clock.now(), some)
+            self._durable.decide(handler, partial(self._tell_completed, some))
+
+    def _tell_completed(self, some: dict[str, Transaction], _: None, error: Exception | None) -> None:
+        """In whichever thread answers."""
+        self._node.handover.call(self._completed, (some, error))
+
+    def _completed(self, told: tuple[dict[str, Transaction], Exception | None]) -> None:
+        some, error = told
+        if error is None:
+            for name, transaction in some.items():
+                if self.marked.get(name) is transaction:  # else the next one has ended meanwhile
+                    del self.marked[name]
+        elif not self._node.stopping and not self._completion.is_set:
+            self._completion.set(COMPLETED_AFTER)
 
 
 def _not_ended(name: str, error: BaseException) -> Refusal:

@@ -527,6 +527,29 @@ def test_that_an_end_is_complete_is_written_down_a_moment_later(stage: Stage, ge
     assert not producer.end(committed=True)
 
 
+def test_what_is_complete_stays_so_while_it_cannot_be_written_down(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    producer = with_records(stage)
+    assert not producer.end(committed=True)
+    before = ends(stage)
+    stage.files.fail("sync", "/__transaction_state-0/", times=100)
+    stage.node.log.checkpoint()  # meets the ill disk first, and nothing is lost
+    stage.advance(COMPLETED_AFTER)
+    stage.turn()
+    assert stage.get().status is Status.COMPLETE_COMMIT
+    assert Status.COMPLETE_COMMIT not in journaled(stage)
+    stage.files.heal()
+    assert stage.node.log.partition("__transaction_state").heal()
+    stage.advance(COMPLETED_AFTER)
+    stage.until(lambda: Status.COMPLETE_COMMIT in journaled(stage))
+    stage.until(lambda: not stage.node.transactions._endings.marked)
+
+    assert ends(stage) == before, "nothing is marked again"
+    assert not producer.write("orders", b"next")
+
+
 def test_many_ends_are_completed_in_few_decisions(stage: Stage) -> None:
     names = [str(number) for number in range(COMPLETED_AT_ONCE + 2)]
     for name in names:
@@ -648,3 +671,45 @@ def test_an_ill_disk_does_not_stop_the_care(stage: Stage) -> None:
     stage.advance(2 * SWEEP)
     stage.until_is(Status.COMPLETE_ABORT)
     assert seen(stage) == NOTHING
+
+
+# --- what is known at once
+
+
+def test_a_partition_that_joins_after_a_loss_is_not_known_before_it_is_durable(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a loss the journal goes on at the offset that got lost: the same number does not mean that none joined."""
+    caplog.set_level(logging.CRITICAL)
+    first, other = with_records(stage), stage.producer("other")
+    transactions = stage.node.transactions
+    assert not other.end(committed=False)
+    stage.files.fail("sync", "/__transaction_state-0/")
+    assert other.write("orders", b"x") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    place = TopicPartition("more", 0)
+    with stage.node.log._commits.exclusive():  # nothing becomes durable inside
+        joined = transactions.add("t", first.producer, [place], 2)
+        assert not transactions.has("t", first.producer, place)
+    stage.until(joined.done)
+    assert transactions.has("t", first.producer, place)
+
+
+# --- fresh ids
+
+
+def test_an_end_is_answered_whatever_keeps_it_from_a_fresh_id(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    producer = with_records(stage)
+
+    async def fail() -> int:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(stage.node.producer_ids, "next", fail)
+    monkeypatch.setattr(Transaction, "is_exhausted", True)
+
+    assert producer.end(committed=True) == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -270,6 +270,47 @@ def test_an_end_with_the_last_epoch_leads_to_a_fresh_id(committed: bool) -> None
     assert coordinator.end(epoch=LAST_EPOCH, committed=committed, fresh=9) == Step(ProducerEpoch(FRESH, 0))
 
 
+@OUTCOMES
+def test_a_producer_that_knows_its_fresh_id_comes_again_while_the_end_is_made_up_for(committed: bool) -> None:
+    """It was told of the end, and a crash took that it is complete: its markers are on their way once more."""
+    coordinator = status_of(Status.ONGOING, epoch=LAST_EPOCH, version=2)
+    step = coordinator.end(epoch=LAST_EPOCH, committed=committed)
+    assert step.producer == (FRESH, 0)
+    before = coordinator.known
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        coordinator.add(A, producer_id=FRESH)
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        coordinator.verify(A, producer_id=FRESH)
+    for again in (True, False):
+        with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+            coordinator.end(producer_id=FRESH, committed=again)
+    assert coordinator.initialise(expected=(FRESH, 0)).ending == before
+    assert coordinator.known == before
+    coordinator.complete()
+    coordinator.add(A, producer_id=FRESH)
+
+
+def test_another_fresh_id_is_unknown_while_an_end_is_under_way() -> None:
+    coordinator = status_of(Status.ONGOING, epoch=LAST_EPOCH, version=2)
+    coordinator.end(epoch=LAST_EPOCH, committed=True)
+    for producer_id, epoch in ((FRESH, 1), (FRESH + 1, 0)):
+        with refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+            coordinator.add(A, producer_id=producer_id, epoch=epoch)
+        with refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+            coordinator.end(producer_id=producer_id, epoch=epoch, committed=False)
+        with refused(ErrorCode.PRODUCER_FENCED):
+            coordinator.initialise(expected=(producer_id, epoch))
+
+
+@OUTCOMES
+def test_a_producer_that_knows_its_next_epoch_ends_nothing_while_the_end_is_made_up_for(committed: bool) -> None:
+    coordinator = status_of(Status.ONGOING, version=2)
+    assert coordinator.end(committed=committed).producer == (ID, 1)
+    for again in (True, False):
+        with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+            coordinator.end(epoch=1, committed=again)
+
+
 def test_the_old_id_cannot_end_anything_of_the_fresh_one() -> None:
     coordinator = status_of(Status.ONGOING, epoch=LAST_EPOCH, version=2)
     coordinator.end(epoch=LAST_EPOCH, committed=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runnel.broker.transactions.ending import Ending
 from runnel.broker.transactions.state import Status, TopicPartition, Transaction
 from runnel.errors import Closed
@@ -39,6 +41,30 @@ def test_whoever_waits_hears_of_it_when_every_partition_has_its_marker(stage: St
     assert ends(stage) == [2, 2]
     stage.advance(6_000)
     assert told == [None, None]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_defect_in_what_follows_keeps_nobody_else_from_hearing_of_it(
+    stage: Stage, caplog: pytest.LogCaptureFixture, late: bool
+) -> None:
+    ending = opened(stage)
+    told: list[BaseException | None] = []
+
+    def fail(_: BaseException | None) -> None:
+        raise RuntimeError("a defect")
+
+    if late:
+        stage.files.fail("sync", OUTAGE)
+    ending.when_done_within(5, fail)
+    ending.when_done_within(5, told.append)
+    ending.start()
+    for _ in range(6 * late):
+        stage.advance(1_000)
+    stage.until(lambda: bool(told))
+
+    assert [type(each) for each in told] == [TimeoutError if late else type(None)]
+    assert "what was to follow the end of transaction 't' failed" in caplog.text
+    stage.files.heal()
 
 
 def test_the_event_loop_is_called_once_for_all_markers(stage: Stage) -> None:
