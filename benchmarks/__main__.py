@@ -1,6 +1,7 @@
 """Runs the benchmarks: python -m benchmarks [NAME ...] [--check] [--quick].
 
-Without a name it runs every module of this package that has a function `run`; harness.py describes it.
+Without a name it runs every module of this package that has a function `run`; harness.py describes it. A name can also
+be the first part of several, as `pipeline` is of `pipeline_counts` and `pipeline_latency`.
 A quick run only shows that the programs work: its numbers are not kept and cannot be checked.
 """
 
@@ -10,7 +11,7 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 
@@ -33,12 +34,13 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--quick measures too little to check a target; give one of --check and --quick")
 
     programs = discover()
-    if unknown := [name for name in chosen.names if name not in programs]:
+    if unknown := [name for name in chosen.names if not named(name, programs)]:
         parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(programs) or 'none'}")
+    names = [each for name in chosen.names for each in named(name, programs)] or programs
 
     options = harness.Options(rounds=1, quick=True) if chosen.quick else harness.Options()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
-    figures = [figure for name in chosen.names or programs for figure in run(name, programs[name], options, console)]
+    figures = [figure for name in dict.fromkeys(names) for figure in run(name, programs[name], options, console)]
     if chosen.quick:
         return 0
     missed = harness.missed(figures)
@@ -52,6 +54,12 @@ def discover() -> dict[str, ModuleType]:
     names = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in sorted(names)}
     return {name: module for name, module in modules.items() if inspect.isfunction(getattr(module, "run", None))}
+
+
+def named(name: str, programs: Iterable[str]) -> list[str]:
+    """The program of that name, or those whose names begin with it."""
+    found = [each for each in programs if each.startswith(f"{name}_")]
+    return [name] if name in programs else found
 
 
 def run(name: str, program: ModuleType, options: harness.Options, console: Console) -> list[harness.Figure]:

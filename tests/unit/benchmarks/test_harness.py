@@ -140,3 +140,10 @@ def test_a_command_line_that_makes_no_sense_is_refused(fake_benchmark, arguments
 def test_the_harness_is_not_taken_for_a_benchmark():
     assert "harness" not in program.discover()
     assert "__main__" not in program.discover()
+
+
+def test_the_first_part_of_several_names_stands_for_all_of_them():
+    programs = ["broker", "pipeline_counts", "pipeline_latency", "pipelined"]
+    assert program.named("broker", programs) == ["broker"]
+    assert program.named("pipeline", programs) == ["pipeline_counts", "pipeline_latency"]
+    assert program.named("pipe", programs) == []

@@ -1,0 +1,63 @@
+"""Counting JSON events per page and minute, beside plain PySpark with the JVM connector: same broker, same data.
+
+It needs Java 17, Maven (which fetches the connector once), and the network for the first run. Both sides are warm: each
+has one session, whose first run is thrown away. Ours ends in a view, exactly once; the peer's result goes nowhere (the
+`noop` sink). RUNNEL_BENCH_EVENTS chooses the sizes, such as 5000000,20000000.
+"""
+
+from benchmarks.harness import Figure, Options, at_least, side_by_side
+from benchmarks.pipeline_environment import PEER
+from benchmarks.pipeline_events import Kind, broken
+from benchmarks.pipeline_sessions import Session
+from benchmarks.pipeline_stage import Stage, few_rounds, rate, sizes, stage
+
+WARM_UP = 1_000_000
+VARIANTS = {
+    Kind.BROKEN: ("count", "one event in a hundred broken"),
+    Kind.RICH: ("rich", "zstd, keys, headers and metadata columns"),
+    Kind.NESTED: ("nested", "nested schema"),
+}
+
+
+def run(options: Options) -> list[Figure]:
+    options = few_rounds(options)
+    with stage() as place:
+        warm_up = options.size(full=WARM_UP, quick=5_000)
+        place.fill("warm-up", warm_up)
+        with place.sessions() as (ours, peer):
+            for side in (ours, peer):
+                rate(side, "count", warm_up, topic="warm-up")
+            figures = [_against_the_peer(options, place, ours, peer, count) for count in sizes(options)]
+            smallest = min(sizes(options))
+            return [*figures, *(_against_clean(options, place, ours, kind, smallest) for kind in VARIANTS)]
+
+
+def _against_the_peer(options: Options, place: Stage, ours: Session, peer: Session, count: int) -> Figure:
+    topic = f"clean-{count}"
+    place.fill(topic, count)
+    return side_by_side(
+        f"count per page and minute, {count:,} JSON events",
+        unit="rows/s",
+        against=PEER,
+        ours=lambda: rate(ours, "count", count, topic=topic),
+        peer=lambda: rate(peer, "count", count, topic=topic),
+        target=at_least(3),
+        options=options,
+    )
+
+
+def _against_clean(options: Options, place: Stage, ours: Session, kind: Kind, count: int) -> Figure:
+    job, what = VARIANTS[kind]
+    topic, clean = f"{kind}-{count}", f"clean-{count}"
+    place.fill(topic, count, kind)
+    rejected = broken(count) if kind is Kind.BROKEN else 0
+    rate(ours, job, count, topic=topic, rejected=rejected)  # another plan than before: its first run is thrown away
+    return side_by_side(
+        f"the same, {what}",
+        unit="rows/s",
+        against="ours, clean",
+        ours=lambda: rate(ours, job, count, topic=topic, rejected=rejected),
+        peer=lambda: rate(ours, "count", count, topic=clean),
+        target=at_least(0.5),
+        options=options,
+    )
