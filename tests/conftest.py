@@ -5,6 +5,7 @@ Both can be given on the command line, so that every failure can be replayed.
 """
 
 import argparse
+import os
 import random
 from collections.abc import Generator
 
@@ -20,6 +21,9 @@ for module in ("interop.java_tools", "interop.python_clients", "interop.version_
     pytest.register_assert_rewrite(f"tests.{module}")
 
 DEFAULT_ROUNDS = 50
+
+# An app that runs in a test makes no archive of Spark's classes in the background, for half a minute.
+os.environ.setdefault("RUNNEL_CLASS_ARCHIVE", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of raw reading and writing share: the records of what is fetched, and answers that get lost."""
+"""What the tests of raw reading and writing share: what topics hold, what is fetched, and answers that get lost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer as KafkaProducer
 
-from runnel.client import positions
+from runnel.client import Admin, CannotCompact, compact, positions
 from runnel.client.cluster import Cluster
 from runnel.client.errors import Unreachable
 from runnel.client.fetch import FetchedBatches, Fetcher
 from runnel.client.metadata import Place
-from runnel.client.wire import Wire
+from runnel.client.wire import CLIENT_ID, Wire
 from runnel.protocol.versions import Api
 from runnel.records import Record, batches_of, records_of
 
@@ -84,3 +86,62 @@ def lost_answers(monkeypatch: pytest.MonkeyPatch, every: int) -> Iterator[list[i
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "receive", receive_or_lose)
         yield hit
+
+
+# --- what topics hold
+
+
+def write(client: KafkaProducer, topic: str, *batches: list[bytes | None], **record: Any) -> None:
+    """Each in a batch of its own."""
+    for batch in batches:
+        for value in batch:
+            client.produce(topic, value, partition=0, **record)
+        assert client.flush(LIMIT) == 0
+
+
+def transact(client: KafkaProducer, topic: str, *values: bytes, commit: bool) -> None:
+    client.begin_transaction()
+    write(client, topic, list(values))
+    if commit:
+        client.commit_transaction(LIMIT)
+    else:
+        client.abort_transaction(LIMIT)
+
+
+def transactional(client: Any, name: str) -> KafkaProducer:
+    made = client(**{"transactional.id": name})
+    made.init_transactions(LIMIT)
+    assert isinstance(made, KafkaProducer)
+    return made
+
+
+def compacted(admin: Admin, cluster: Cluster, producer: KafkaProducer, topic: str) -> None:
+    """Compact the topic; or wait until it was, where nobody can ask for it."""
+    try:
+        compact(admin, topic, [0])
+    except CannotCompact:
+        deadline = time.monotonic() + LIMIT
+        while len(read(cluster, topic)) == positions.latest(cluster, [(topic, 0)])[topic, 0]:
+            assert time.monotonic() < deadline, "Kafka has not compacted the topic"
+            write(producer, topic, [b"filler"], key=b"filler")  # a segment ends when the next record comes
+            time.sleep(0.2)
+
+
+@contextmanager
+def quota(cluster: Cluster, **limits: float) -> Iterator[None]:
+    """Of clients that call themselves as this one does, for a while."""
+
+    def alter(*, remove: bool) -> None:
+        values = [{"key": name, "value": value, "remove": remove} for name, value in limits.items()]
+        entity = [{"entity_type": "client-id", "entity_name": CLIENT_ID.decode()}]
+        body = {"entries": [{"entity": entity, "ops": values}], "validate_only": False}
+        leader = next(iter(cluster.all_topics().values())).leaders[0]
+        assert leader is not None
+        (told,) = cluster.ask(leader.node, Api.ALTER_CLIENT_QUOTAS, body, "setting a quota")["entries"]
+        assert told["error_code"] == 0, told
+
+    alter(remove=False)
+    try:
+        yield
+    finally:
+        alter(remove=True)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
-from runnel.client import CannotCompact, UnknownPartition, UnknownTopic, compact, positions
+from runnel.client import UnknownPartition, UnknownTopic, positions
 from runnel.client.cluster import Cluster
 from runnel.client.connection import LOGGER
 from runnel.client.errors import Busy, OffsetsGone, TopicReplaced
 from runnel.client.fetch import Fetcher
-from runnel.client.wire import CLIENT_ID, Wire
+from runnel.client.wire import Wire
 from runnel.protocol.versions import Api
 from runnel.records import parse_header
-from tests.contract.raw_reading import final_values, lost_answers, read, records_in, values
-
-LIMIT = 120.0
+from tests.contract.raw_reading import (
+    LIMIT,
+    compacted,
+    final_values,
+    lost_answers,
+    quota,
+    read,
+    records_in,
+    transact,
+    transactional,
+    values,
+    write,
+)
 
 
 @pytest.fixture
@@ -35,28 +44,6 @@ def client(bootstrap):
         return KafkaProducer({"bootstrap.servers": bootstrap, "logger": LOGGER, "linger.ms": 1_000} | settings)
 
     return make
-
-
-def write(client, topic, *batches, **record):
-    for batch in batches:
-        for value in batch:
-            client.produce(topic, value, partition=0, **record)
-        assert client.flush(LIMIT) == 0
-
-
-def transact(client, topic, value, *, commit):
-    client.begin_transaction()
-    write(client, topic, [value])
-    if commit:
-        client.commit_transaction(LIMIT)
-    else:
-        client.abort_transaction(LIMIT)
-
-
-def transactional(client, name):
-    made = client(**{"transactional.id": name})
-    made.init_transactions(LIMIT)
-    return made
 
 
 # --- what is there
@@ -152,25 +139,6 @@ def test_a_reader_over_its_quota_waits_and_gets_everything(cluster, client, topi
             assert [record.offset for each in fetched for record in records_in(each)] == list(range(10))
 
 
-@contextmanager
-def quota(cluster, **limits):
-    """Of clients that call themselves as this one does, for a while."""
-
-    def alter(*, remove):
-        values = [{"key": name, "value": value, "remove": remove} for name, value in limits.items()]
-        entity = [{"entity_type": "client-id", "entity_name": CLIENT_ID.decode()}]
-        body = {"entries": [{"entity": entity, "ops": values}], "validate_only": False}
-        node = next(iter(cluster.all_topics().values())).leaders[0].node
-        (told,) = cluster.ask(node, Api.ALTER_CLIENT_QUOTAS, body, "setting a quota")["entries"]
-        assert told["error_code"] == 0, told
-
-    alter(remove=False)
-    try:
-        yield
-    finally:
-        alter(remove=True)
-
-
 # --- what is not
 
 
@@ -231,18 +199,6 @@ def test_compaction_leaves_gaps_which_are_passed_over(cluster, client, admin, na
     admin.delete(name)
 
 
-def compacted(admin, cluster, producer, topic):
-    """Compact the topic; or wait until it was, where nobody can ask for it."""
-    try:
-        compact(admin, topic, [0])
-    except CannotCompact:
-        deadline = time.monotonic() + LIMIT
-        while len(read(cluster, topic)) == positions.latest(cluster, [(topic, 0)])[topic, 0]:
-            assert time.monotonic() < deadline, "Kafka has not compacted the topic"
-            write(producer, topic, [b"filler"], key=b"filler")  # a segment ends when the next record comes
-            time.sleep(0.2)
-
-
 # --- what is wrong
 
 
@@ -280,6 +236,21 @@ def test_a_topic_that_was_made_again_is_told(cluster, client, admin, name):
         list(Fetcher(cluster).read(name, 0, 0, 1, topic_id=first))
     assert told.value.what.startswith(f'topic "{name}" was deleted and created again: its id is ')
     assert values(cluster, name) == [b"another"]
+    admin.delete(name)
+
+
+def test_what_is_remembered_of_a_topic_that_was_made_again_does_no_harm(cluster, client, admin, name):
+    admin.create(name, partitions=1)
+    write(client(), name, [b"0"])
+    assert len(read(cluster, name)) == 1
+    admin.delete(name)
+    admin.create(name, partitions=1)
+    write(client(), name, [b"another"])
+    with Cluster(cluster.bootstrap) as other:
+        now = other.topic(name).id
+    assert cluster.topic(name).id != now
+    (fetched,) = Fetcher(cluster).read(name, 0, 0, 1, topic_id=now)
+    assert [record.value for record in records_in(fetched)] == [b"another"]
     admin.delete(name)
 
 

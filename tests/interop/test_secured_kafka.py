@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from runnel import Raw, Reading
 from runnel.client import Admin, TimedOut, Unreachable, positions
 from runnel.client.bodies import bodies
 from runnel.client.cluster import Cluster
@@ -13,8 +14,10 @@ from runnel.client.fetch import Fetcher
 from runnel.client.security import Security
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
+from runnel.pipeline.source.spec import Spec
 from runnel.records import Record
 from tests.contract.raw_reading import records_in
+from tests.contract.source.bench import Bench
 from tests.interop.certificates import PASSWORD, make_certificates
 from tests.interop.kafka_server import HOST, free_port, kafka_server
 
@@ -107,6 +110,18 @@ def test_a_certificate_lets_a_client_write_and_read(ports, certificates):
         "ssl.key.location": certificates.client_key,
     }
     written_and_read(ports["SSL"], Security.of(settings), "by certificate")
+
+
+def test_a_source_reads_over_tls_with_a_login(ports, certificates, tmp_path):
+    security = login("SASL_SSL", "SCRAM-SHA-512", certificates)
+    address = f"{HOST}:{ports['SASL_SSL']}"
+    source = Bench(address, tmp_path, TOPIC, security, schema=Raw(), read=Reading(start="latest"))
+    assert Spec.from_text(source.spec.to_text()) == source.spec
+    assert USER_PASSWORD not in repr(source.spec)
+    start = source.planner.first()
+    written_and_read(ports["SASL_SSL"], security, "for a source")
+    assert [row["value"] for row in source.read(start=start)[0]] == [b"for a source"] * 1_000
+    source.cluster.close()
 
 
 def test_a_login_that_ends_is_renewed(ports, certificates):

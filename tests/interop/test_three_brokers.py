@@ -1,6 +1,7 @@
 """The raw client against a real Apache Kafka of three brokers, whose leaders move and die while it reads and writes."""
 
 import time
+from functools import partial
 
 import pytest
 
@@ -10,8 +11,11 @@ from runnel.client.cluster import Cluster
 from runnel.client.fetch import Fetcher
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
+from runnel.pipeline.source.offsets import ranges
+from runnel.pipeline.source.rows import Rows
 from runnel.records import Record
 from tests.contract.raw_reading import final_values, records_in
+from tests.contract.source.bench import BATCH, Bench
 from tests.interop.kafka_server import kafka_cluster, launch, stop, wait_until_ready
 
 pytestmark = pytest.mark.servers
@@ -130,6 +134,39 @@ def revive(nodes, number):
     port = int(dead.bootstrap.rpartition(":")[2])
     nodes[number] = launch(dead.directory, port, number, SMALL)
     wait_until_ready(nodes[number], port)
+
+
+def test_a_source_follows_a_leader_that_moves(nodes, bootstrap, cluster, tmp_path, monkeypatch):
+    """While its tasks read, and while the next batch is planned."""
+    places = made(bootstrap, cluster, "source-moves")
+    source = Bench(bootstrap, tmp_path, "source-moves")
+    start = source.planner.first()
+    values = [b'{"n": %d, "more": "%s"}' % (number, b"x" * 1_000) for number in range(100)]
+
+    def fill(name):
+        transaction = Transaction(cluster, name)
+        ticket = transaction.begin(places)
+        write(cluster, ticket, {place: bodies(map(Record, values), batch_bytes=10_000) for place in places})
+        transaction.commit()
+        assert [len(each) for each in whole(cluster, places).values()] in ([100] * PARTITIONS, [200] * PARTITIONS)
+
+    fill("source-moves-1")
+    end = source.planner.next(start)
+    monkeypatch.setattr("runnel.pipeline.source.rows.Fetcher", partial(Fetcher, fetch_bytes=10_000))
+    tasks = [iter(Rows(source.spec, source.cluster, each, BATCH)) for each in ranges(start, end)]
+    found = {number: [row["n"] for row in next(task).to_pylist()] for number, task in enumerate(tasks)}
+    assert 2 in {leading(source.cluster, place) for place in places}
+    with moved(nodes, 2):
+        for number, task in enumerate(tasks):
+            found[number] += [row["n"] for batch in task for row in batch.to_pylist()]
+        assert found == {number: list(range(100)) for number in range(PARTITIONS)}
+        fill("source-moves-2")
+        rows, last = source.read(start=end)
+        assert len(rows) == 100 * PARTITIONS
+        assert 2 not in {leading(source.cluster, place) for place in places}
+    assert source.planner.next(last) == last
+    assert [each.in_time for each in source.aside(start, end)] == [100] * PARTITIONS
+    source.cluster.close()
 
 
 def test_transactions_stay_whole_when_leaders_and_the_coordinator_are_killed(nodes, bootstrap, cluster):

@@ -11,11 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from runnel import Broker
 from runnel.client import Producer
 from runnel.views.opening import open_store
 
@@ -35,11 +34,19 @@ class Run:
         self.log = done.stdout + done.stderr
 
 
+class Address(Protocol):
+    """Of a broker: ours, or Apache Kafka."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 @dataclass
 class Stage:
-    broker: Broker
+    broker: Address
     data: Path
     views: str | None = None
+    master: str = "local[2]"
     good: list[dict[str, Any]] = field(default_factory=list)
     sent: int = 0
     broken: int = 0
@@ -71,9 +78,10 @@ class Stage:
         more = {"RUNNEL_DIE_AT": die_at, "SHOP_ROWS": str(rows), "PYTHONPATH": str(Path(__file__).parents[2])}
         views = ["--views", self.views] if self.views else []
         command = [sys.executable, "-c", PROGRAM, "run", str(APP), "--bootstrap", self.broker.bootstrap]
-        command += ["--data", str(self.data), "--master", "local[2]", "--until-caught-up", *views]
+        command += ["--data", str(self.data), "--master", self.master, "--until-caught-up", *views]
         if by_tasks:
-            command = [sys.executable, str(BY_TASKS), self.broker.bootstrap, str(self.data)]
+            place = [self.broker.bootstrap, str(self.data), self.master, *([self.views] if self.views else [])]
+            command = [sys.executable, str(BY_TASKS), *place]
         done = subprocess.run(
             command, env=os.environ | more | environment, capture_output=True, text=True, timeout=LIMIT, check=False
         )
@@ -85,7 +93,8 @@ class Stage:
         return dict(Counter((_minute(click["at"]), click["page"]) for click in self.good))
 
     def counts(self) -> dict[tuple[datetime, str], int]:
-        rows = open_store(self.views or str(self.data)).reader("clicks_per_minute").rows().to_pylist()
+        with open_store(self.views or str(self.data)).reader("clicks_per_minute") as reader:
+            rows = reader.rows().to_pylist()
         return {(row["window_start"], row["page"]): row["count"] for row in rows}
 
     def expected_stays(self) -> list[tuple[int, str, int]]:

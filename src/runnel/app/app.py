@@ -21,7 +21,7 @@ from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.event_time import EventTime, event_time
 from runnel.graph.formats import Columns, columns_of
 from runnel.graph.graph import Graph
-from runnel.graph.inputs import Input, Readable
+from runnel.graph.inputs import CHANGE, Input, Readable
 from runnel.graph.names import checked_name, checked_output, key_columns
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
@@ -30,6 +30,7 @@ from runnel.graph.view import View
 
 IDLE = "1 minute"
 AHEAD = "1 hour"
+EARLIEST = Reading().start
 
 
 class Times(NamedTuple):
@@ -111,12 +112,13 @@ class App:
                 raise InvalidDeclaration(where, "key", f"{column!r} is no column of the schema", hint=hint)
         reading = read or Reading()
         reading.check(where)
+        _check_table(where, columns, reading)
         table = Table(name, columns, keys, reading)
         self.graph.declare(table)
         return table
 
     def view(
-        self, *inputs: Readable | Input, key: str | list[str], name: str | None = None
+        self, *inputs: Readable | Input, key: str | list[str] | None = None, name: str | None = None
     ) -> Callable[[Function], View]:
         """Keep what the function returns in a store, one row for each key. The view has the function's name."""
 
@@ -125,6 +127,10 @@ class App:
             where = f'view "{chosen}"'
             checked = checked_inputs(inputs, where)
             check_body(body, checked, where)
+            _check_streams(where, checked)
+            if key is None:
+                hint = 'name the columns that tell its rows apart, such as key=["window", "page"]'
+                raise InvalidDeclaration(where, "key", "is missing", hint=hint)
             view = View(checked_output(chosen, where), checked, body, key_columns(key, where))
             self.graph.derive(view)
             return view
@@ -151,6 +157,7 @@ class App:
             where = f'stream "{name}"'
             checked = checked_inputs(inputs, where)
             check_body(body, checked, where)
+            _check_streams(where, checked)
             writing.check(where)
             keys = None if key is None else key_columns(key, where)
             stream = Derived(checked_output(name, where), checked, body, keys, times.checked(where, None), writing)
@@ -162,6 +169,25 @@ class App:
 
 def _name_of(body: object) -> str:
     return str(getattr(body, "__name__", type(body).__name__))
+
+
+def _check_table(where: str, columns: Columns, reading: Reading) -> None:
+    if columns.find(CHANGE) is not None:
+        hint = f"call it something else: {CHANGE} says what became of a row, where a body asks for changes"
+        raise InvalidDeclaration(where, "schema", f"has a column {CHANGE}", hint=hint)
+    if reading.start != EARLIEST:
+        hint = "leave it out: the latest row of a key may be its first one"
+        raise InvalidDeclaration(where, "read.start", f"is {reading.start!r}, and a table is read whole", hint=hint)
+    if reading.topics is not None:
+        hint = "declare a table for each topic"
+        raise InvalidDeclaration(where, "read.topics", "is given, and a table is one topic", hint=hint)
+
+
+def _check_streams(where: str, inputs: tuple[Input, ...]) -> None:
+    """Something must come in for a body to be called."""
+    if all(isinstance(each.noun, Table | View) and not each.changes for each in inputs):
+        hint = f"read a stream as well, or the changes: {inputs[0].noun.name}.changes()"
+        raise InvalidDeclaration(where, "inputs", "are none that rows come from", hint=hint)
 
 
 def _refuse(where: str, argument: str, given: object, what: str) -> None:

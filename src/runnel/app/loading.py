@@ -8,7 +8,10 @@ import traceback
 from pathlib import Path
 
 from runnel.app.app import App
-from runnel.errors import Permanent
+from runnel.errors import Permanent, RunnelError
+
+NO_SPARK_YET = "SESSION_OR_CONTEXT_NOT_EXISTS"  # what PySpark calls it
+LATER = "give the type of a UDF as a value, such as udf(IntegerType()), or do it inside of the body"
 
 
 class NoApp(Permanent):
@@ -29,9 +32,13 @@ def load_app(path: Path) -> App:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Permanent:
-        raise
+    except RunnelError as error:
+        raise NoApp(str(path), _at(error, path) + error.what, hint=error.hint) from error
     except Exception as error:
+        if NO_SPARK_YET in str(error):
+            raise NoApp(
+                str(path), _at(error, path) + "Spark is not started yet, and this needs it", hint=LATER
+            ) from None
         raise NoApp(str(path), _told(error, path), hint="mend the file; nothing was started") from error
     apps = {id(each): each for each in vars(module).values() if isinstance(each, App)}
     if len(apps) != 1:
@@ -41,9 +48,14 @@ def load_app(path: Path) -> App:
 
 
 def _told(error: Exception, path: Path) -> str:
-    """What went wrong, at the line of the user's own file."""
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, " if error.filename != str(path) else ""
+        return f"{where}line {error.lineno}: {type(error).__name__}: {error.msg}"
+    return f"{_at(error, path)}{type(error).__name__}: {error}"
+
+
+def _at(error: Exception, path: Path) -> str:
+    """The line of the user's own file."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    line = error.lineno if isinstance(error, SyntaxError) else own[-1] if own else None
-    where = f"line {line}: " if line else ""
-    return f"{where}{type(error).__name__}: {error}"
+    return f"line {own[-1]}: " if own else ""

@@ -9,36 +9,47 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runnel.app.app import App
-from runnel.errors import DirectoryOwned, Permanent
+from runnel.app.trouble import Kept, QueryFailed
+from runnel.client.cluster import PATIENCE
+from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient
 from runnel.files import DiskFiles
-from runnel.graph.formats import Columns
+from runnel.graph.derived import Derived
 from runnel.graph.stream import Stream
+from runnel.graph.table import Table
 from runnel.graph.view import View
+from runnel.pipeline.belonging import check_outputs
+from runnel.pipeline.body_failure import body_of
 from runnel.pipeline.failure import told
+from runnel.pipeline.given_session import fitted
+from runnel.pipeline.java_process import ended
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import PARALLEL_FROM, Place
-from runnel.pipeline.query import Query
-from runnel.pipeline.session import Session, ship, spark_session
+from runnel.pipeline.query import Known, Query
+from runnel.pipeline.session import Session, class_archive, spark_session
+from runnel.pipeline.shipping import ship
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.pipeline.view_query import ViewQuery
-from runnel.views.opening import open_store
+from runnel.views.opening import absolute
 
 logger = logging.getLogger(__name__)
 
 LOCK = "lock"
 LOOK_EVERY = 0.2  # seconds, whether a query has ended
 REPORT_EVERY = 10.0
+ENDING = 5.0  # seconds that a process that is ending may need for it
 
 
 @dataclass(frozen=True)
 class Running:
     """How an app is run. `views` is a directory or a URL; without it the data directory. `spark` is a session that is
-    there already, and stays when the app ends. `settings` are librdkafka's, for the connection.
+    there already, and stays when the app ends. `settings` are librdkafka's, for the connection. A broker that does not
+    answer for `patience` seconds is told. With `skip_gone` the app goes on behind records that were deleted before they
+    were read, and tells which. With `make_topics` a topic that is declared and missing is made, not told.
     """
 
     bootstrap: str
@@ -49,12 +60,9 @@ class Running:
     parallel_from: int = PARALLEL_FROM
     spark: Session | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-
-
-class QueryFailed(Permanent):
-    def __init__(self, query: str, what: str, *, hint: str) -> None:
-        super().__init__(f"{query} has stopped: {what}", hint=hint)
-        self.query = query
+    patience: float = PATIENCE
+    skip_gone: bool = False
+    make_topics: bool = False
 
 
 class Runner:
@@ -66,16 +74,20 @@ class Runner:
         self._stopping = threading.Event()
         self.queries: list[Query] = []
 
-    def run(self) -> None:
-        """Until `stop` is called, all that was there is read (if so chosen), or a query fails."""
+    def run(self, *, when_started: Callable[[], object] = lambda: None) -> None:
+        """Until `stop` is called, all that was there is read (if so chosen), or a query fails. From `when_started` on
+        it listens to `stop`.
+        """
         running = self._running
         running.data.mkdir(parents=True, exist_ok=True)
         lock = DiskFiles().lock(str(running.data / LOCK))
         if lock is None:
-            raise DirectoryOwned(str(running.data), None)
+            raise DirectoryOwned(str(running.data), _owner(running.data / LOCK))
         try:
-            self._check_kafka(Kafka(running.bootstrap, running.settings))
-            self._run()
+            place = self._place()
+            self._check_inputs(place.kafka)
+            check_outputs(place, self._app.graph.outputs)
+            self._run(place, when_started)
         finally:
             lock.release()
 
@@ -83,59 +95,132 @@ class Runner:
         """Finish the batches under way, and end. May be called from any thread, and from a signal's handler."""
         self._stopping.set()
 
-    def _check_kafka(self, kafka: Kafka) -> None:
+    def _place(self) -> Place:
+        running = self._running
+        address = absolute(running.views or str(running.data))
+        kafka = Kafka(running.bootstrap, running.settings, running.patience)
+        return Place(self._app.name, kafka, running.data, address, running.parallel_from, running.skip_gone)
+
+    def _check_inputs(self, kafka: Kafka) -> None:
         """What is missing there is told before Spark starts."""
         inputs = [each.noun for output in self._app.graph.outputs for each in output.inputs]
+        declared = [each for each in inputs if isinstance(each, Stream | Table) and each.reading.topics is None]
         with kafka.cluster() as cluster:
             cluster.reach()
-            cluster.topics(noun.topic for noun in inputs if isinstance(noun, Stream) and noun.reading.topics is None)
+            for output in self._app.graph.outputs:  # what is declared over the topic of an output need not wait for it
+                if isinstance(output, Derived) and output.topic in {noun.topic for noun in declared}:
+                    kafka.make_topic(output.topic, partitions=output.writing.partitions)
+            if self._running.make_topics:
+                for noun in declared:
+                    self._make_topic(kafka, noun)
+            cluster.topics(noun.topic for noun in declared)
 
-    def _run(self) -> None:
-        spark = self._running.spark or spark_session(self._app.name, master=self._running.master)
+    @staticmethod
+    def _make_topic(kafka: Kafka, noun: Stream | Table) -> None:
+        configs = {"cleanup.policy": "compact"} if isinstance(noun, Table) else None
+        if kafka.make_topic(noun.topic, configs=configs):
+            logger.info("the topic of %s was missing and is made", noun)
+
+    def _run(self, place: Place, when_started: Callable[[], object]) -> None:
+        given = self._running.spark
+        if given is None:
+            logger.info("Spark starts, with the master %s", self._running.master)
+        spark = spark_session(self._app.name, master=self._running.master) if given is None else fitted(given)
         try:
-            self._build(spark)
-            for query in self.queries:
-                query.start(until_caught_up=self._running.until_caught_up)
-                logger.info("%s is running", query.name)
-            self._watch()
+            when_started()
+            self._build(spark, place)
+            first, *others = self._generations()
+            self._start(first)
+            if given is None:
+                class_archive().make_later()
+            self._watch(spark, first)
+            for following in others:
+                self._start(following)
+                self._watch(spark, following)
+        except RunnelError:
+            raise
+        except Exception:  # of Spark's, which may have ended
+            if (gone := ended(spark, patience=ENDING)) is None:
+                raise
+            raise gone from None
         finally:
-            for query in self.queries:
-                query.stop()
-            if self._running.spark is None:
-                spark.stop()
+            self._end(spark, is_own=given is None)
+        self._tell_what_failed_last()
 
-    def _build(self, spark: Session) -> None:
-        ship({sys.modules[output.body.__module__] for output in self._app.graph.outputs})
-        running = self._running
-        address = running.views or str(running.data)
-        kafka = Kafka(running.bootstrap, running.settings)
-        place = Place(self._app.name, kafka, running.data, lambda: open_store(address), running.parallel_from)
-        known: dict[str, Columns] = {}
+    def _build(self, spark: Session, place: Place) -> None:
+        ship(spark, {sys.modules[output.body.__module__] for output in self._app.graph.outputs})
+        known = Known()
         for output in self._app.graph.outputs:
-            if isinstance(output, View):
-                self.queries.append(ViewQuery(spark, place, output, known))
-            else:
-                stream = StreamQuery(spark, place, output, known)
-                known[output.name] = stream.columns
-                self.queries.append(stream)
+            with body_of(output):
+                if isinstance(output, View):
+                    view = ViewQuery(spark, place, output, known)
+                    known.views[output.name] = view.columns
+                    self.queries.append(view)
+                else:
+                    stream = StreamQuery(spark, place, output, known)
+                    known.streams[output.name] = stream.columns
+                    self.queries.append(stream)
 
-    def _watch(self) -> None:
-        """Until there is nothing left to run. The first failure ends all."""
+    def _generations(self) -> list[list[Query]]:
+        """Who runs side by side: all, or, for a run that ends, those whose sources have come to their end."""
+        if not self._running.until_caught_up:
+            return [self.queries]
+        by_name = {query.name: query for query in self.queries}
+        return [[by_name[output.name] for output in outputs] for outputs in self._app.graph.generations()]
+
+    def _start(self, queries: list[Query]) -> None:
+        for query in queries:
+            if self._stopping.is_set():
+                return
+            with body_of(query.output):  # what Spark cannot do as a stream, it tells now
+                query.start(until_caught_up=self._running.until_caught_up)
+            logger.info("%s is running", query.name)
+
+    def _watch(self, spark: Session, queries: list[Query]) -> None:
+        """Until there is nothing left to run. The first failure that does not pass ends all."""
+        every = {query.name: Kept(query, until_caught_up=self._running.until_caught_up) for query in queries}
         waited = 0.0
         while not self._stopping.wait(LOOK_EVERY):
-            is_over = not any(query.is_active for query in self.queries)  # before the failures: one may come last
-            for query in self.queries:
-                if (failure := query.failure) is not None:
-                    what, hint = told(failure)
-                    raise QueryFailed(query.name, what, hint=hint) from None
-            if is_over:
+            if (gone := ended(spark)) is not None:
+                raise gone
+            looks = [kept.look() for kept in every.values()]
+            if not any(looks):
                 break
             waited += LOOK_EVERY
             if waited >= REPORT_EVERY:
                 waited = 0.0
-                self._report()
-        self._report()
+                self._report(query for query in queries if not every[query.name].is_troubled)
+        self._report(queries)
 
-    def _report(self) -> None:
-        for query in self.queries:
+    def _report(self, queries: Iterable[Query]) -> None:
+        for query in queries:
             logger.info("%s: %s", query.name, query.totals)
+
+    def _end(self, spark: Session, *, is_own: bool) -> None:
+        """Whoever kills all processes at once has killed Java, too: there is nothing to stop then."""
+        if ended(spark) is not None:
+            return
+        try:
+            for query in self.queries:
+                query.stop()
+            if is_own:
+                spark.stop()
+        except Exception:
+            if ended(spark, patience=ENDING) is None:
+                raise
+
+    def _tell_what_failed_last(self) -> None:
+        """A batch that was to be finished may fail. One that can be repeated will be, by the next run."""
+        for query in self.queries:
+            if (failure := query.last_failure) is None:
+                continue
+            error = told(failure)
+            if not isinstance(error, Transient):
+                raise QueryFailed(query.name, error.what, hint=error.hint)
+            logger.warning("%s could not finish its batch, which the next run repeats: %s", query.name, error)
+
+
+def _owner(lock: Path) -> int | None:
+    """The process that has the lock, by what it wrote into the file."""
+    text = lock.read_text().strip()
+    return int(text) if text.isdigit() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +64,7 @@ def start(
     """
     # Imported here because `status` needs none of it.
     from runnel.broker.configs.files import read_config_file  # noqa: PLC0415
-    from runnel.broker.running import run_broker  # noqa: PLC0415
+    from runnel.broker.running import ENDS_WITH_STDIN, run_broker  # noqa: PLC0415
 
     log_to_stderr(as_json=log_json)
     configs = read_config_file(config) if config is not None else {}
@@ -77,7 +78,8 @@ def start(
         for endpoint in server.bound:
             print(f"listening on {endpoint}", flush=True)
 
-    run_broker(str(data), configs, metrics=metrics, when_ready=say_ready)
+    owned = bool(os.environ.get(ENDS_WITH_STDIN))
+    run_broker(str(data), configs, metrics=metrics, when_ready=say_ready, with_stdin=owned)
 
 
 @broker.command()

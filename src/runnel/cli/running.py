@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from runnel.cli.ending import Ending
 from runnel.cli.structured_log import log_to_stderr
 
 App = Annotated[Path, typer.Argument(metavar="APP.py", help="The Python file that declares the app.")]
@@ -26,6 +27,9 @@ Views = Annotated[
 ]
 Master = Annotated[str, typer.Option("--master", metavar="M", help="The master of Spark.")]
 UntilCaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End when all that is there now has been read.")]
+SkipGone = Annotated[
+    bool, typer.Option("--skip-gone", help="Go on behind records that were deleted before they were read.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A client's setting, such as security.protocol=SSL."),
@@ -37,16 +41,18 @@ def directory_of(app: Path, data: Path | None) -> Path:
     return (data or app.parent / ".runnel").resolve()
 
 
-def run_app(
-    app: Path, bootstrap: str, *, data: Path | None, settings: dict[str, str], log_json: bool, **how: Any
-) -> None:
+def run_app(app: Path, bootstrap: str, asked: Ending, *, data: Path | None, **how: Any) -> None:
+    """Until it is `asked` to end. The log must be set up already."""
     # Imported here because they bring Spark: `runnel run --help` need not wait for it.
     from runnel.app.loading import load_app  # noqa: PLC0415
     from runnel.app.runner import Runner, Running  # noqa: PLC0415
 
-    log_to_stderr(as_json=log_json)
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call between Python and Java
-    runner = Runner(load_app(app), Running(bootstrap, directory_of(app, data), settings=settings, **how))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: runner.stop())
-    runner.run()
+    runner = Runner(load_app(app), Running(bootstrap, directory_of(app, data), **how))
+    runner.run(when_started=lambda: asked.call(runner.stop))
+    if asked.code:
+        sys.exit(asked.code)
+
+
+def log_of_an_app(*, as_json: bool) -> None:
+    log_to_stderr(as_json=as_json)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what a call between Java and Python came to is told by us

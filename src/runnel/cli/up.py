@@ -6,8 +6,20 @@ from typing import Annotated
 
 import typer
 
+from runnel.cli.ending import ending
 from runnel.cli.nouns import noun
-from runnel.cli.running import App, Data, LogJson, Master, UntilCaughtUp, Views, directory_of, run_app
+from runnel.cli.running import (
+    App,
+    Data,
+    LogJson,
+    Master,
+    SkipGone,
+    UntilCaughtUp,
+    Views,
+    directory_of,
+    log_of_an_app,
+    run_app,
+)
 
 LISTEN = "127.0.0.1:9092"
 
@@ -24,20 +36,24 @@ def keep(
     views: Views = None,
     master: Master = "local[*]",
     until_caught_up: UntilCaughtUp = False,
+    skip_gone: SkipGone = False,
     log_json: LogJson = False,
 ) -> None:
     """Start a broker of our own, and run an app on it until SIGTERM or Ctrl-C."""
     from runnel.app.local_broker import local_broker  # noqa: PLC0415
 
-    with local_broker(directory_of(app, data) / "log", listen) as bootstrap:
+    log_of_an_app(as_json=log_json)
+    log = directory_of(app, data) / "log"
+    with ending(is_whole=not until_caught_up) as asked, local_broker(log, listen) as bootstrap:
         print(f"listening on {bootstrap}", flush=True)
         run_app(
             app,
             bootstrap,
+            asked,
             data=data,
             views=views,
             master=master,
             until_caught_up=until_caught_up,
-            settings={},
-            log_json=log_json,
+            skip_gone=skip_gone,
+            make_topics=True,
         )

@@ -63,10 +63,15 @@ class Again(Exception):
         self.patience = patience
 
 
-def settled(attempt: Callable[[], Answer], timeout: float, lost: Callable[[], None]) -> Answer:
+def settled(
+    attempt: Callable[[], Answer],
+    timeout: float,
+    lost: Callable[[], None],
+    is_hurried: Callable[[], bool] = lambda: False,
+) -> Answer:
     """What the attempt gives, which is made again while that can help, and there is time.
 
-    `lost` is called when a broker could not be reached or did not answer.
+    `lost` is called when a broker could not be reached or did not answer. Whoever is hurried does not wait for that.
     """
     start = time.monotonic()
     for pause in pauses():
@@ -76,7 +81,7 @@ def settled(attempt: Callable[[], Answer], timeout: float, lost: Callable[[], No
             error, patience = again.error, timeout if again.patience is None else min(timeout, again.patience)
         except (Unreachable, TimedOut) as unanswered:
             lost()
-            error, patience = unanswered, timeout
+            error, patience = unanswered, 0.0 if is_hurried() else timeout
         left = start + patience - time.monotonic()
         if left <= 0:
             raise error

@@ -1,7 +1,7 @@
 """Records on their way into a partition, encoded and cut into batches, for `runnel.client.writing`.
 
-A `Body` is what a batch holds, before it is compressed and numbered. `bodies` makes them of records, one by one;
-`runnel.client.column_bodies` makes them of Arrow's columns, many times faster.
+A `Body` is what a batch holds, before it is numbered, and most often before it is compressed. `bodies` makes them of
+records, one by one; `runnel.client.column_bodies` makes them of Arrow's columns, many times faster.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from runnel.records import NO_TIMESTAMP, Contents, Record, with_timestamps
-from runnel.records.codecs import Buffer
+from runnel.records import NO_TIMESTAMP, Codec, Contents, Record, with_timestamps
+from runnel.records.codecs import Buffer, compress
 from runnel.records.record import encode_records
 
 BATCH_BYTES = 900_000  # a broker's default limit for a batch is 1,048,588
@@ -19,8 +19,15 @@ OVERHEAD_BYTES = 24  # of a record without headers, at most: lengths and differe
 
 
 class Body(NamedTuple):
+    """`codec` is the one that the data was compressed with already."""
+
     data: Buffer
     contents: Contents
+    codec: Codec = Codec.NONE
+
+    def compressed(self, codec: Codec) -> Body:
+        """For a writer in another place, which has less to receive and nothing to compress."""
+        return Body(compress(codec, self.data), self.contents, codec)
 
 
 def bodies(records: Iterable[Record], *, batch_bytes: int = BATCH_BYTES) -> Iterator[Body]:

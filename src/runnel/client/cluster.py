@@ -32,6 +32,7 @@ from runnel.protocol.versions import Api
 
 Answer = TypeVar("Answer")
 
+PATIENCE = 30.0  # seconds
 LONGEST_ANSWER_SECONDS = 15.0  # then another broker is asked, if there is time left
 UNKNOWN_SECONDS = 1.0  # a new topic is not known to every broker at once
 KEPT_CONNECTIONS = 8  # to one broker
@@ -39,12 +40,13 @@ TRANSACTION = 1  # the kind of a key that FindCoordinator is asked for
 
 
 class Cluster:
-    def __init__(self, bootstrap: str, *, security: Security = PLAIN, timeout: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, *, security: Security = PLAIN, timeout: float = PATIENCE) -> None:
         self.bootstrap = bootstrap
         self.security = security
         self.timeout = timeout
         self._addresses: list[Address] = Connection(bootstrap).addresses
         self._lock = threading.Lock()
+        self._is_hurried = False
         self._owner = os.getpid()
         self._idle: dict[Address, list[Wire]] = {}
         self._nodes: list[Node] = []
@@ -136,7 +138,11 @@ class Cluster:
 
     def settled(self, attempt: Callable[[], Answer]) -> Answer:
         """What the attempt gives, which is made again while that can help."""
-        return settled(attempt, self.timeout, self.forget)
+        return settled(attempt, self.timeout, self.forget, lambda: self._is_hurried)
+
+    def hurry(self) -> None:
+        """From now on, do not wait for a broker that is away: whoever asks is about to end."""
+        self._is_hurried = True
 
     def check(self, code: int, message: str | None, doing: str, *, topic: str = "") -> None:
         """Raise what an error code of an answer means: `Again`, or one of our errors."""

@@ -195,7 +195,8 @@ class TopicReplaced(Permanent):
     def __init__(self, topic: str, expected: str, found: str) -> None:
         super().__init__(
             f'topic "{topic}" was deleted and created again: its id is {found}, not {expected}',
-            hint="its offsets mean other records now: begin again from where it starts",
+            hint="its offsets mean other records now: begin again from where it starts; an app rebuilds what it made "
+            "of it under another name",
         )
         self.topic = topic
         self.expected = expected

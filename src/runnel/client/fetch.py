@@ -152,6 +152,9 @@ class _Reading:
         topic = self._cluster.topic(self._place[0])
         if self._topic_id is None:
             self._topic_id = topic.id
+        if topic.id != self._topic_id:  # or what is remembered is of the one before
+            topic = self._cluster.topic(self._place[0], fresh=True)
+            leader = self._cluster.leader(self._place)
         if topic.id != self._topic_id:
             raise TopicReplaced(topic.name, str(self._topic_id), str(topic.id))
         return leader

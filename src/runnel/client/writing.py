@@ -100,9 +100,9 @@ class _Lane:
         body = next(self._given, None)
         if body is not None:
             producer = Producer(self._ticket.producer_id, self._ticket.epoch, sequence)
-            batch = batch_around(
-                body.data, body.contents, codec=self._codec, producer=producer, attributes=TRANSACTIONAL
-            )
+            codec = self._codec if body.codec is Codec.NONE else Codec.NONE
+            attributes = TRANSACTIONAL | body.codec
+            batch = batch_around(body.data, body.contents, codec=codec, producer=producer, attributes=attributes)
             self._ahead = batch, body.contents.count
 
 

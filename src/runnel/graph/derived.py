@@ -16,8 +16,8 @@ from runnel.graph.names import key_columns
 @dataclass(frozen=True)
 class Writing:
     """How records leave: `headers` are columns that become headers, `columns` those of the JSON object (all that are
-    neither key-only nor headers when None), `timestamp` the column of the record's time, `partitions` how many a topic
-    gets that is made by Runnel.
+    no headers when None), `timestamp` the column of the record's time, `partitions` how many a topic gets that is made
+    by Runnel.
     """
 
     headers: tuple[str, ...] = ()

@@ -50,6 +50,20 @@ class Graph:
             if writer is each.noun or (writer is not None and isinstance(writer, Derived)):
                 yield writer
 
+    def generations(self) -> list[list[Output]]:
+        """The outputs, such that each comes in a later list than all that feed it."""
+        found: dict[str, int] = {}
+
+        def generation(output: Output) -> int:
+            if output.name not in found:
+                found[output.name] = max((generation(source) + 1 for source in self.sources(output)), default=0)
+            return found[output.name]
+
+        lists: dict[int, list[Output]] = {}
+        for output in self.outputs:
+            lists.setdefault(generation(output), []).append(output)
+        return [lists[number] for number in sorted(lists)]
+
     def _check_ours(self, output: Output, given: Input) -> None:
         noun = given.noun
         ours = self._outputs if isinstance(noun, Derived | View) else self._declared

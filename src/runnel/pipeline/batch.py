@@ -16,11 +16,14 @@ from runnel.pipeline.source.offsets import Offsets, ranges
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the records that a batch read: each is counted in one of the three."""
+    """Of the records that a batch read: each is counted in one of the three. `gone` are offsets that could not be read,
+    and were passed over because somebody said so.
+    """
 
     in_time: int = 0
     late: int = 0
     rejected: int = 0
+    gone: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Totals:
     in_time: int = 0
     late: int = 0
     rejected: int = 0
+    gone: int = 0
     watermark: int = 0
 
     def add(self, batch: Batch) -> None:
@@ -72,10 +76,12 @@ class Totals:
         self.in_time += batch.counts.in_time
         self.late += batch.counts.late
         self.rejected += batch.counts.rejected
+        self.gone += batch.counts.gone
         self.watermark = batch.moment.watermark
 
     def __str__(self) -> str:
-        return f"{self.batches:,} batches, {self.in_time:,} rows, {self.late:,} late, {self.rejected:,} rejected"
+        gone = f", {self.gone:,} gone" if self.gone else ""
+        return f"{self.batches:,} batches, {self.in_time:,} rows, {self.late:,} late, {self.rejected:,} rejected{gone}"
 
 
 Step: TypeAlias = Callable[[Batch], Batch | None]

@@ -6,27 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runnel.client import Admin
-from runnel.client.cluster import Cluster
+from runnel.client.cluster import PATIENCE, Cluster
 from runnel.client.errors import TopicExists, UnknownTopic
 from runnel.client.security import Security
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """`settings` are those of librdkafka: `security.protocol`, `sasl.username`, ..."""
+    """`settings` are those of librdkafka: `security.protocol`, `sasl.username`, ... What passes by itself, as a leader
+    that moves, is waited for, for `patience` seconds.
+    """
 
     bootstrap: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    patience: float = PATIENCE
 
     @property
     def security(self) -> Security:
         return Security.of(self.settings)
 
     def cluster(self) -> Cluster:
-        return Cluster(self.bootstrap, security=self.security)
+        return Cluster(self.bootstrap, security=self.security, timeout=self.patience)
 
-    def make_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> None:
-        """One that is there already stays as it is."""
+    def make_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> bool:
+        """False if it is there already; it stays as it is then."""
         with Admin(self.bootstrap, settings=dict(self.settings)) as admin:
             try:
                 admin.topic(name)
@@ -34,4 +37,6 @@ class Kafka:
                 try:
                     admin.create(name, partitions=partitions, configs=configs)
                 except TopicExists:
-                    return
+                    return False
+                return True
+            return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.pipeline.kafka import Kafka
+from runnel.views.opening import open_store
 from runnel.views.store import Store
 
 PARALLEL_FROM = 50_000
@@ -14,15 +14,21 @@ PARALLEL_FROM = 50_000
 
 @dataclass(frozen=True)
 class Place:
-    """`store` opens the store: every query has a connection of its own. A batch with `parallel_from` records or more is
-    written by Spark's tasks, a smaller one by the driver, which is quicker for few.
+    """`views` is the address of the store, which tasks open, too. A batch with `parallel_from` records or more is
+    written by Spark's tasks, a smaller one by the driver, which is quicker for few. With `skip_gone`, records that were
+    deleted before they were read do not stop a query.
     """
 
     app: str
     kafka: Kafka
     directory: Path
-    store: Callable[[], Store]
+    views: str
     parallel_from: int = PARALLEL_FROM
+    skip_gone: bool = False
+
+    def store(self) -> Store:
+        """Another one each time: every query has a connection of its own."""
+        return open_store(self.views)
 
     def marks_of(self, output: str) -> str:
         """The topic of its markers. It has one of its own: the open transaction of another would hide its last one."""
@@ -30,6 +36,9 @@ class Place:
 
     def directory_of(self, output: str) -> Path:
         return self.directory / "queries" / output
+
+    def checkpoint_of(self, output: str) -> Path:
+        return self.directory_of(output) / "checkpoint"
 
     def id_of(self, output: str) -> str:
         """For transactions, and for what must be unique in the whole Kafka."""

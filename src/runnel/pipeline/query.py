@@ -8,58 +8,70 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from runnel.graph.derived import Derived
-from runnel.graph.formats import Columns, columns_of
-from runnel.graph.inputs import CHANGE, Input
+from runnel.graph.formats import Columns
+from runnel.graph.inputs import Input
 from runnel.graph.reading import Reading
-from runnel.graph.stream import Stream
-from runnel.graph.types import quoted
+from runnel.graph.table import Table
 from runnel.graph.view import View
 from runnel.pipeline.batch import Batch, Step, Totals, run
 from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.determinism import check_determinism
 from runnel.pipeline.errors import InvalidBody, Stopped
+from runnel.pipeline.own_watermark import check_watermarks
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher, rejected
+from runnel.pipeline.source.moment import HELD_BACK
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.reader import FORMAT, OPTION, Source
 from runnel.pipeline.source.spec import BEAT, Spec
+from runnel.pipeline.tables.table_input import TableInput
 from runnel.pipeline.used_columns import used_columns
+from runnel.pipeline.view_inputs.frames import frame_of
+from runnel.pipeline.view_inputs.spec import ViewSpec
+
+
+@dataclass(frozen=True)
+class Known:
+    """What outputs offer to those that read them, by their names. Only Spark can tell, when it has seen the bodies."""
+
+    streams: dict[str, Columns] = field(default_factory=dict)
+    views: dict[str, StructType] = field(default_factory=dict)
 
 
 class Query(ABC):
     """What is common to both kinds; `start` makes it run."""
 
-    def __init__(self, spark: SparkSession, place: Place, output: Derived | View, known: dict[str, Columns]) -> None:
-        """`known` are the columns of derived streams, which only Spark can tell."""
+    def __init__(self, spark: SparkSession, place: Place, output: Derived | View, known: Known) -> None:
+        """`known` is what the outputs before it offer."""
         self.name = output.name
         self.place = place
         self.cluster = place.kafka.cluster()
-        self._output = output
+        self.output = output
         directory = place.directory_of(output.name)
-        self.checkpoint = Checkpoint(directory / "checkpoint")
+        self.checkpoint = Checkpoint(place.checkpoint_of(output.name))
         spark.dataSource.register(Source)
-        self.specs = _specs(spark, place, output, known, directory)
-        self.frame = self._body([_read(spark, spec) for spec in self.specs])
+        self._inputs = _inputs(spark, place, output, known, directory)
+        self.specs = tuple(each for each in self._inputs if isinstance(each, Spec))
+        self._tables = {spec.number: TableInput(spec, self.cluster) for spec in self.specs if spec.is_static}
+        self.frame = self._body([self._frame_of(spark, each) for each in self._inputs])
         self.totals = Totals()
+        self.done = 0  # batches that came to their end, new ones and repeated ones
+        self._steps: tuple[Step, ...] = ()
+        self._publisher: Publisher | None = None
         self._one_batch = threading.Lock()
         self._is_stopped = False
         self._failure: BaseException | None = None
         self._started: StreamingQuery | None = None
-
-    @property
-    def columns(self) -> Columns:
-        """Of what the body returns, for those that read it."""
-        fields = [field for field in self.frame.schema if field.name != CHANGE]
-        return columns_of(
-            ", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in fields), self.name
-        )
 
     @property
     def late(self) -> str:
@@ -71,9 +83,21 @@ class Query(ABC):
         return self._started is not None and self._started.isActive
 
     @property
+    def is_well(self) -> bool:
+        """Since it was begun, it has looked for something to do, and done it."""
+        return self._started is not None and self._started.lastProgress is not None
+
+    @property
     def failure(self) -> BaseException | None:
         """Why it ended by itself: our own error, where it was one, rather than what Spark makes of it."""
-        return self._failure or (self._started.exception() if self._started is not None else None)
+        if self._is_stopped or self._started is None or self._started.isActive:
+            return None
+        return self._failure or self._started.exception()
+
+    @property
+    def last_failure(self) -> BaseException | None:
+        """Of the batch that was under way when it was stopped."""
+        return self._failure
 
     @property
     def sides(self) -> list[str]:
@@ -86,27 +110,46 @@ class Query(ABC):
         name = self.place.id_of(self.name)
         opened = Publisher(self.cluster, self.name, name=name, marks=self.place.marks_of(self.name), late=self.late)
         opened.open()
+        self._publisher = opened
         return opened
 
     def start(self, *, until_caught_up: bool = False) -> None:
         """The topics it writes are made, the writer before it is fenced, and Spark begins."""
         self._make_topics()
-        steps = self.steps()
-        writer = (
-            self.frame_to_run()
-            .writeStream.queryName(self.place.id_of(self.name))
-            .outputMode(self.output_mode)
-            .foreachBatch(lambda frame, number: self._run(steps, frame, number))
-            .option("checkpointLocation", str(self.checkpoint.path))
-        )
-        self._started = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+        self._steps = self.steps()
+        self._begin(until_caught_up)
+
+    def restart(self, *, until_caught_up: bool = False) -> None:
+        """After a failure: Spark begins anew where its checkpoint is.
+
+        The publisher and the view's writer stay, because they know who they are: if another copy has taken over
+        meanwhile they are fenced. New ones would fence the other copy instead.
+        """
+        self.cluster.reach()
+        with self._one_batch:
+            self.reopen()
+            self._failure = None
+        self._begin(until_caught_up)
+
+    def reopen(self) -> None:
+        """End what the failure left open, and learn what took effect."""
+        if self._publisher is not None:
+            self._publisher.open()
 
     def stop(self) -> None:
-        """When the batch under way is finished. Spark would interrupt it."""
+        """When the batch under way is finished, which does not wait for a broker that is away. Spark would interrupt
+        it.
+        """
+        self.cluster.hurry()
         with self._one_batch:
             self._is_stopped = True
         if self._started is not None:
             self._started.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.cluster.close()
 
     @property
     @abstractmethod
@@ -120,15 +163,33 @@ class Query(ABC):
 
     # --- inside
 
+    def _begin(self, until_caught_up: bool) -> None:
+        writer = (
+            self.frame_to_run()
+            .writeStream.queryName(self.place.id_of(self.name))
+            .outputMode(self.output_mode)
+            .foreachBatch(self._run)
+            .option("checkpointLocation", str(self.checkpoint.path))
+        )
+        self._started = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+
     def _body(self, frames: list[DataFrame]) -> DataFrame:
-        made: Any = self._output.body(*frames)
+        made: Any = self.output.body(*frames)
         if not isinstance(made, DataFrame):
             hint = "return what the inputs become, such as clicks.groupBy(...).count()"
-            raise InvalidBody(str(self._output), f"the body returned a {type(made).__name__}", hint=hint)
+            raise InvalidBody(str(self.output), f"the body returned a {type(made).__name__}", hint=hint)
         if not made.isStreaming:
             hint = "make it of the inputs; rows that never change belong into a table"
-            raise InvalidBody(str(self._output), "the body returned rows that do not come from its inputs", hint=hint)
+            raise InvalidBody(str(self.output), "the body returned rows that do not come from its inputs", hint=hint)
+        check_watermarks(str(self.output), made)
+        check_determinism(str(self.output), made)
         return made
+
+    def _frame_of(self, spark: SparkSession, spec: Spec | ViewSpec) -> DataFrame:
+        if isinstance(spec, ViewSpec):
+            return frame_of(spark, spec)
+        table = self._tables.get(spec.number)
+        return _read(spark, spec) if table is None else table.frame(spark)
 
     def _make_topics(self) -> None:
         kafka = self.place.kafka
@@ -136,66 +197,76 @@ class Query(ABC):
         for side in self.sides:
             kafka.make_topic(side, partitions=1)
 
-    def _run(self, steps: tuple[Step, ...], frame: DataFrame, number: int) -> None:
+    def _run(self, frame: DataFrame, number: int) -> None:
         with self._one_batch:
             if self._is_stopped:
                 raise Stopped(self.name)  # to return would tell Spark that the batch is done
             try:
-                self._run_batch(steps, frame, number)
+                self._run_batch(frame, number)
             except Exception as error:
                 self._failure = error
                 raise
 
-    def _run_batch(self, steps: tuple[Step, ...], frame: DataFrame, number: int) -> None:
+    def _run_batch(self, frame: DataFrame, number: int) -> None:
+        self.checkpoint.sync(number)
         logged = self.checkpoint.logged(number)
-        logged.moment.tell(frame.sparkSession.sparkContext)
+        for table in self._tables.values():
+            table.look(number)
         before = self.checkpoint.logged(number - 1).ends if number else {}
-        starts = {each: before.get(each) or _first(self.specs[each]) for each in logged.ends}
-        done = run(steps, Batch(self.name, self.checkpoint.id, logged.moment, starts, logged.ends, frame))
+        starts = {each: before.get(each) or _first(self._inputs[each]) for each in logged.ends}
+        done = run(self._steps, Batch(self.name, self.checkpoint.id, logged.moment, starts, logged.ends, frame))
+        self.done += 1
         if done is not None:
             self.totals.add(done)
 
 
-def _specs(
-    spark: SparkSession, place: Place, output: Derived | View, known: dict[str, Columns], directory: Path
-) -> tuple[Spec, ...]:
+def _inputs(
+    spark: SparkSession, place: Place, output: Derived | View, known: Known, directory: Path
+) -> tuple[Spec | ViewSpec, ...]:
+    """How each of them is read, in their order."""
     every = [_spec(place, output, number, each, known, directory) for number, each in enumerate(output.inputs)]
     used = used_columns(spark, output.body, [spec.ddl_for_the_body for spec in every])
     return tuple(spec if columns is None else spec.using(columns) for spec, columns in zip(every, used, strict=True))
 
 
 def _spec(
-    place: Place, output: Derived | View, number: int, given: Input, known: dict[str, Columns], directory: Path
-) -> Spec:
+    place: Place, output: Derived | View, number: int, given: Input, known: Known, directory: Path
+) -> Spec | ViewSpec:
     noun = given.noun
-    if not isinstance(noun, Stream | Derived):
-        raise InvalidBody(str(output), f"{noun} cannot be an input yet", hint="read streams")
-    columns = noun.columns if isinstance(noun, Stream) else known[noun.name]
+    if isinstance(noun, View):
+        if given.metadata:
+            raise InvalidBody(str(output), f"{noun} has rows, and no records", hint="leave with_metadata() out")
+        offered = known.views[noun.name]
+        return ViewSpec(output.name, number, noun.name, place.views, offered, str(directory), given.changes)
+    columns = known.streams[noun.name] if isinstance(noun, Derived) else noun.columns
     return Spec(
         query=output.name,
         number=number,
         bootstrap=place.kafka.bootstrap,
         topic=noun.topic,
         columns=columns,
-        reading=noun.reading if isinstance(noun, Stream) else Reading(),
+        reading=Reading() if isinstance(noun, Derived) else noun.reading,
         directory=str(directory),
-        time=noun.time,
+        time=None if isinstance(noun, Table) else noun.time,
         metadata=given.metadata,
         security=place.kafka.security,
+        patience=place.kafka.patience,
+        skip_gone=place.skip_gone,
+        key=noun.key if isinstance(noun, Table) else None,
+        changes=given.changes,
     )
 
 
 def _read(spark: SparkSession, spec: Spec) -> DataFrame:
-    """The input as a stream of Spark's. The rows that only let the watermark go on are taken out above it: the filter
-    names the time column, or Spark would push it below.
+    """The input as a stream of Spark's. The rows that only let the watermark go on are taken out above it: by a filter
+    that Spark may neither push below it nor let others pass, because it does not know that the filter is deterministic.
     """
     frame = spark.readStream.format(FORMAT).option(OPTION, spec.to_text()).load()
     if spec.time is None:
         return frame
-    time = spec.time.column
-    marked = frame.withWatermark(time, f"{spec.time.late} milliseconds")
-    return marked.where(F.when(F.col(time).isNotNull(), ~F.col(BEAT)).otherwise(False)).drop(BEAT)
+    marked = frame.withWatermark(spec.time.column, f"{spec.time.late + HELD_BACK} milliseconds")
+    return marked.where(F.when(F.spark_partition_id() >= 0, ~F.col(BEAT))).drop(BEAT)
 
 
-def _first(spec: Spec) -> Offsets:
+def _first(spec: Spec | ViewSpec) -> Offsets:
     return Offsets.from_json(json.loads(spec.start_file.read_text()))

@@ -10,20 +10,20 @@ for each; and Java maps an archive of Spark's classes if there is one.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import TypeAlias
 
-from pyspark import cloudpickle
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from runnel.pipeline.class_archive import ClassArchive, cache_directory
-from runnel.pipeline.errors import SparkDidNotStart
+from runnel.pipeline.errors import InvalidMaster, SparkDidNotStart
 from runnel.pipeline.java import find_java
-from runnel.pipeline.spark_home import home_for
+from runnel.pipeline.java_process import own_interrupt
+from runnel.pipeline.spark_home import REHEARSED, home_for
 
 Session: TypeAlias = SparkSession
 
@@ -46,19 +46,25 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stopTimeout": "120s",
+    # Who dies while Spark writes its first entry leaves half of one, and would never be let in again. Whether output
+    # and checkpoint belong together we see by ourselves.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.stage.maxConsecutiveAttempts": "1",  # tasks write inside of a transaction, and must not do it again
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may need longer to start a Python than 15 s
 }
+MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]|yarn|(spark|k8s)://\S+"
+)
 
 
 def spark_session(
     name: str, *, master: str = "local[*]", partitions: int | None = None, settings: dict[str, str] | None = None
 ) -> SparkSession:
     """A new session; `settings` are Spark's own and win over ours. JavaMissing and its kin where there is no Java."""
+    check_master(master)
+    archive = class_archive()
     chosen = os.environ.get("SPARK_HOME")
-    home = home_for(master, cache_directory())
-    archive = ClassArchive(find_java(), home)
-    os.environ["SPARK_HOME"] = str(home)
+    os.environ["SPARK_HOME"] = str(home_for(master, cache_directory()))
     try:
         return _start(name, master, partitions, settings or {}, archive)
     finally:
@@ -66,9 +72,20 @@ def spark_session(
             del os.environ["SPARK_HOME"]
 
 
+def check_master(master: str) -> None:
+    """Spark itself would tell it in a page of Java's."""
+    if not MASTER.fullmatch(master):
+        raise InvalidMaster(master)
+
+
+def class_archive() -> ClassArchive:
+    """The one for this Java and this Spark, which may be there or not."""
+    return ClassArchive(find_java(), home_for("local[*]", cache_directory()))
+
+
 def make_class_archive() -> bool:
     """Once for each Java and Spark; half a minute."""
-    archive = ClassArchive(find_java(), home_for("local[*]", cache_directory()))
+    archive = class_archive()
     return archive.is_whole() or archive.make()
 
 
@@ -87,11 +104,21 @@ def _start(
     options = archive.options()
     try:
         return _built(name, master, partitions, settings, java_options(options))
-    except PySparkRuntimeError as error:
-        if not options:
-            raise SparkDidNotStart(str(error)) from None
-        archive.remove()  # it may be what Java stumbled over
-        return _start(name, master, partitions, settings, archive)
+    except (PySparkException, Py4JError) as error:
+        if not options or not isinstance(error, PySparkRuntimeError):
+            raise SparkDidNotStart(_said_by(error), master) from None
+    try:
+        started = _built(name, master, partitions, settings, java_options())
+    except (PySparkException, Py4JError) as error:
+        raise SparkDidNotStart(_said_by(error), master) from None
+    archive.remove()  # Java stumbled over it
+    return started
+
+
+def _said_by(error: Exception) -> str:
+    """One line of it: behind the first one come Java's calls."""
+    told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(told).strip().partition("\n")[0]
 
 
 def _built(name: str, master: str, partitions: int | None, settings: dict[str, str], options: str) -> SparkSession:
@@ -99,18 +126,14 @@ def _built(name: str, master: str, partitions: int | None, settings: dict[str, s
         **SETTINGS,
         "spark.sql.shuffle.partitions": str(partitions or cores(master)),
         "spark.driver.extraJavaOptions": options,
+        **({"spark.executor.extraJavaOptions": options} if master.startswith(REHEARSED) else {}),
         **settings,
     }
     builder = SparkSession.builder.master(master).appName(name)
     for setting, value in chosen.items():
         builder = builder.config(setting, value)
-    return builder.getOrCreate()
-
-
-def ship(modules: Iterable[ModuleType]) -> None:
-    """Let functions of these modules travel to Spark's workers as they are: the workers do not have the user's file."""
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    with own_interrupt():
+        return builder.getOrCreate()
 
 
 def cores(master: str) -> int:

@@ -4,17 +4,24 @@ Spark puts `python/lib/pyspark.zip` before everything else that its Python proce
 code in it, so each of these processes compiles all of PySpark again, which takes a second. The same files are installed
 beside it, compiled. So Spark is given a directory of links to all that it needs but the zip. On a cluster it stays:
 there may be no package.
+
+`local-cluster[...]` rehearses a cluster on this machine. Its workers keep their files below the home directory, so it
+gets a home of its own, which is removed when the program ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pyspark
 
 LINKED = ("bin", "jars")
+REHEARSED = "local-cluster"
 
 
 def installed_home() -> Path:
@@ -23,17 +30,32 @@ def installed_home() -> Path:
 
 def home_for(master: str, cache: Path) -> Path:
     """A home that the user chose stays."""
-    installed = installed_home()
-    if "SPARK_HOME" in os.environ or not master.startswith("local") or master.startswith("local-cluster"):
-        return installed
-    home = cache / f"home-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
+    if "SPARK_HOME" in os.environ or not master.startswith("local"):
+        return installed_home()
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        for name in LINKED:
-            _link(home / name, installed / name)
+        return _own_home() if master.startswith(REHEARSED) else _shared_home(cache)
     except OSError:
-        return installed
+        return installed_home()
+
+
+def _shared_home(cache: Path) -> Path:
+    """In the cache, for all that run on this machine."""
+    home = cache / f"home-{hashlib.sha256(str(installed_home()).encode()).hexdigest()[:16]}"
+    home.mkdir(parents=True, exist_ok=True)
+    _link_all(home)
     return home
+
+
+def _own_home() -> Path:
+    home = Path(tempfile.mkdtemp(prefix="runnel-spark-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    _link_all(home)
+    return home
+
+
+def _link_all(home: Path) -> None:
+    for name in LINKED:
+        _link(home / name, installed_home() / name)
 
 
 def _link(link: Path, target: Path) -> None:

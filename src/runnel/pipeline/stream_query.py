@@ -8,16 +8,23 @@ from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
 from runnel.pipeline.batch import Step
 from runnel.pipeline.place import Place
-from runnel.pipeline.query import Query
-from runnel.pipeline.sinks.outgoing import outgoing
+from runnel.pipeline.query import Known, Query
+from runnel.pipeline.sinks.outgoing import check_columns, outgoing
+from runnel.pipeline.sinks.written import written_columns
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.publish import Publish
 
 
 class StreamQuery(Query):
-    def __init__(self, spark: SparkSession, place: Place, stream: Derived, known: dict[str, Columns]) -> None:
+    def __init__(self, spark: SparkSession, place: Place, stream: Derived, known: Known) -> None:
         super().__init__(spark, place, stream, known)
         self._stream = stream
+        check_columns(self.frame, stream)
+
+    @property
+    def columns(self) -> Columns:
+        """Of the values that it writes, for those that read it."""
+        return written_columns(self.frame.schema, self._stream)
 
     @property
     def output_mode(self) -> str:

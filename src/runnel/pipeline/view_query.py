@@ -6,30 +6,36 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from runnel.graph.formats import Columns
 from runnel.graph.inputs import CHANGE
 from runnel.graph.view import View
 from runnel.pipeline.batch import Step
 from runnel.pipeline.errors import InvalidBody
 from runnel.pipeline.place import Place
-from runnel.pipeline.query import Query
+from runnel.pipeline.query import Known, Query
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.collect import collect
 from runnel.pipeline.steps.keep import Keep, PassOver
 from runnel.pipeline.steps.publish import PublishAside
-from runnel.views.store import Declared
+from runnel.views.store import Declared, ViewWriter
 
 
 class ViewQuery(Query):
-    def __init__(self, spark: SparkSession, place: Place, view: View, known: dict[str, Columns]) -> None:
+    def __init__(self, spark: SparkSession, place: Place, view: View, known: Known) -> None:
         super().__init__(spark, place, view, known)
         self._spark = spark
         self._view = view
+        self._writer: ViewWriter | None = None
         for column in view.key:
             if column not in self.frame.columns:
                 hint = f"it returns {', '.join(self.frame.columns)}"
                 raise InvalidBody(str(view), f"key names {column}, which the body does not return", hint=hint)
+
+    @property
+    def columns(self) -> StructType:
+        """Of its rows, for those that read it."""
+        return StructType([field for field in self.frame.schema if field.name != CHANGE])
 
     @property
     def output_mode(self) -> str:
@@ -43,6 +49,7 @@ class ViewQuery(Query):
         kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
         writer = self.place.store().writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
         writer.claim()
+        self._writer = writer
         publisher = self.publisher()
         return (
             collect,
@@ -51,6 +58,17 @@ class ViewQuery(Query):
             PublishAside(publisher),
             Keep(writer),
         )
+
+    def reopen(self) -> None:
+        super().reopen()
+        if self._writer is not None:
+            self._writer.close()  # the claim stays
+            self._writer.marker()  # Fenced, if another one has claimed the view meanwhile
+
+    def close(self) -> None:
+        super().close()
+        if self._writer is not None:
+            self._writer.close()
 
     def _allows(self, mode: str) -> bool:
         jvm = self._spark.sparkContext._jvm

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from runnel.views.changes import CHANGE, DELETE, KINDS, UPDATE_BEFORE
+from runnel.views.changes import CHANGE, KINDS
+from runnel.views.effects import effective, removing
 from runnel.views.errors import InvalidRows, InvalidValue, NullKey
 from runnel.views.layout import Layout, is_window, parts, plain
 from runnel.views.store import Rows
@@ -36,12 +37,12 @@ def prepared(layout: Layout, rows: Rows) -> Batch:
     """Raises InvalidRows, with the row and the column, if the rows do not fit the table."""
     given = _table(layout, rows)
     numbered = given.append_column(ROW, pa.array(range(given.num_rows), pa.int64()))
-    kept = numbered.filter(pc.not_equal(numbered[CHANGE], UPDATE_BEFORE)) if CHANGE in given.column_names else numbered
-    table = _columns(layout, kept)
-    _check_keys(layout, table, kept)
+    table = _columns(layout, numbered)
+    _check_keys(layout, table)
+    table, kept = _effective(layout, table, numbered)
     last = _last_of_each_key(layout, table)
     table, kept = (table, kept) if last is None else (table.take(last), kept.take(last))
-    removes = pc.equal(kept[CHANGE], DELETE) if CHANGE in kept.column_names else _none_of(kept)
+    removes = removing(kept) if CHANGE in kept.column_names else _none_of(kept)
     for name in layout.columns:
         _check_range(layout, table, kept[ROW], name)
     return Batch(table, removes, kept[ROW])
@@ -111,14 +112,22 @@ def _typed(layout: Layout, name: str, values: pa.ChunkedArray) -> pa.ChunkedArra
     return values if values.type == wanted else values.cast(wanted)
 
 
-def _check_keys(layout: Layout, table: pa.Table, given: pa.Table) -> None:
+def _effective(layout: Layout, table: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows that count, as they are kept and as they were given."""
+    if CHANGE not in given.column_names:
+        return table, given
+    places = effective(table.append_column(CHANGE, given[CHANGE]), layout.key)
+    return (table, given) if len(places) == table.num_rows else (table.take(places), given.take(places))
+
+
+def _check_keys(layout: Layout, table: pa.Table) -> None:
     for name in layout.key:
         column = table[name]
         if column.null_count:
             row = first_true(column.is_null())
             assert row is not None
             values = table.slice(row, 1).to_pylist()[0]
-            raise NullKey(layout.name, name, given[ROW][row].as_py(), values)
+            raise NullKey(layout.name, name, row, values)
 
 
 def _last_of_each_key(layout: Layout, table: pa.Table) -> pa.Array | None:

@@ -102,7 +102,7 @@ class ViewChanged(Permanent):
     def __init__(self, view: str, reason: str) -> None:
         super().__init__(
             f"view {view!r} is kept with another declaration: {reason}",
-            hint=f"declare it as it was, or build it anew with `runnel rebuild {view}`",
+            hint="declare it as it was, or give it another name: it is then built anew beside the old one",
         )
         self.view = view
         self.reason = reason

@@ -35,6 +35,14 @@ def open_store(address: str, *, keep: Keep | None = None) -> Store:
     raise InvalidStore(address, f"{scheme[1]} is no kind of store that we know")
 
 
+def absolute(address: str) -> str:
+    """The same store, by an address that means it in whatever directory a process stands."""
+    scheme = SCHEME.match(address)
+    if scheme is None:
+        return os.path.abspath(address) if address else address
+    return f"sqlite:{os.path.abspath(_path(address))}" if scheme[1] == "sqlite" else address
+
+
 def _path(address: str) -> str:
     """`sqlite:PATH`, and `sqlite:///PATH` as others write it, which is a path from the root with a fourth slash."""
     path = address.removeprefix("sqlite:")

@@ -16,7 +16,7 @@ from runnel.views.declaration import Kept
 from runnel.views.errors import PositionOutOfRange, StoreUnreachable, UnknownKey, UnknownView
 from runnel.views.layout import Layout
 from runnel.views.statements import Statements, quoted
-from runnel.views.store import Marker, Snapshot
+from runnel.views.store import Ahead, Marker, Snapshot
 
 ABOUT = 100_000
 
@@ -65,19 +65,33 @@ class SqlReader:
         with self._moment() as moment:
             return moment.rows()
 
+    def count(self) -> int:
+        with self._moment() as moment:
+            return int(moment.database.run(moment.statements.count_rows())[0][0])
+
     def snapshot(self) -> Snapshot:
         with self._moment() as moment:
             return Snapshot(moment.rows(), moment.kept.next_position, moment.kept.marker())
 
-    def changes(self, from_position: int, *, about: int = ABOUT) -> Changes:
+    def changes(self, from_position: int, *, about: int = ABOUT, until: int | None = None) -> Changes:
         with self._moment() as moment:
-            kept, layout = moment.kept, moment.layout
-            if not kept.first_position <= from_position <= kept.next_position:
-                raise PositionOutOfRange(self._name, from_position, kept.first_position, kept.next_position)
-            end = _end(Catalog(moment.database), kept, from_position, about)
+            layout = moment.layout
+            self._check(moment.kept, from_position)
+            if until is None:
+                end = _end(Catalog(moment.database), moment.kept, from_position, about)
+            else:
+                self._check(moment.kept, until)
+                end = until
             rows = moment.database.run(moment.statements.select_changes(from_position, end))
             columns = [pa.field(POSITION, pa.int64(), False), pa.field(CHANGE, pa.string(), False), *layout.schema]
             return Changes(moment.database.table(rows, pa.schema(columns)), layout.key, end)
+
+    def ahead(self, from_position: int, *, about: int = ABOUT) -> Ahead:
+        with self._moment() as moment:
+            kept = moment.kept
+            self._check(kept, from_position)
+            end = _end(Catalog(moment.database), kept, from_position, about)
+            return Ahead(end, kept.next_position, kept.marker())
 
     def marker(self) -> Marker | None:
         with self._moment() as moment:
@@ -95,6 +109,10 @@ class SqlReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check(self, kept: Kept, position: int) -> None:
+        if not kept.first_position <= position <= kept.next_position:
+            raise PositionOutOfRange(self._name, position, kept.first_position, kept.next_position)
 
     @contextmanager
     def _moment(self) -> Iterator[Moment]:

@@ -130,6 +130,9 @@ class Statements:
             f"ON CONFLICT ({listed(self._layout.key)}) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}"
         )
 
+    def count_rows(self) -> str:
+        return f"SELECT count(*) FROM {self._view}"
+
     def select(self) -> str:
         return f"SELECT {self._all} FROM {self._view}"
 

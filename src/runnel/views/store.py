@@ -78,6 +78,14 @@ class Applied(NamedTuple):
     skipped: bool = False
 
 
+class Ahead(NamedTuple):
+    """How far a watcher can go: to `next_position` with its next step, to `latest` in the end."""
+
+    next_position: int
+    latest: int
+    marker: Marker | None
+
+
 class Snapshot(NamedTuple):
     """A view at one moment, and the position from which its changes go on from there."""
 
@@ -101,7 +109,7 @@ class ViewWriter(Protocol):
         """Upsert and delete by key, in the order of the rows, and keep the marker, in one transaction.
 
         Rows may say by `_change` what they are: `insert` and `update_after` upsert, `delete` removes the key, and
-        `update_before` is passed over. Without that column every row upserts.
+        `update_before` takes its row back (`effects`). Without that column every row upserts.
         """
         ...
 
@@ -135,12 +143,22 @@ class ViewReader(Protocol):
         """All rows, in the order of their keys."""
         ...
 
+    def count(self) -> int:
+        """How many rows there are."""
+        ...
+
     def snapshot(self) -> Snapshot:
         """All rows, with the position of the change log and the marker that belong to them."""
         ...
 
-    def changes(self, from_position: int, *, about: int = ...) -> Changes:
-        """The changes from a position on, in whole batches: `about` rows, or more to end with a batch."""
+    def changes(self, from_position: int, *, about: int = ..., until: int | None = None) -> Changes:
+        """The changes from a position on, in whole batches: `about` rows, or more to end with a batch; or all of them
+        up to before `until`.
+        """
+        ...
+
+    def ahead(self, from_position: int, *, about: int = ...) -> Ahead:
+        """How far `changes` would go, without the changes."""
         ...
 
     def marker(self) -> Marker | None: ...

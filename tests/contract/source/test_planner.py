@@ -6,7 +6,7 @@ import pytest
 
 from runnel import Reading
 from runnel.client import Admin, Producer
-from runnel.client.errors import OffsetsGone, TopicReplaced
+from runnel.client.errors import TopicReplaced
 
 
 def fill(bootstrap, topic, partition, count, *, first=0, timestamp=None):
@@ -137,17 +137,6 @@ def test_a_topic_that_was_made_again_is_noticed(bench, bootstrap, make_topic):
     source.clock.seconds += 11
     with pytest.raises(TopicReplaced, match="was deleted and created again"):
         source.planner.next(end)
-
-
-def test_records_that_were_deleted_are_told_with_their_range(bench, bootstrap, make_topic):
-    topic = make_topic(1)
-    fill(bootstrap, topic, 0, 10)
-    source = bench(topic)
-    source.planner.first()
-    with Admin(bootstrap) as admin:
-        admin.delete_records(topic, {0: 4})
-    with pytest.raises(OffsetsGone, match=r"offsets 0 to 3 of .* are gone"):
-        source.read()
 
 
 def test_a_run_until_it_has_caught_up_takes_nothing_that_comes_later(bench, bootstrap, make_topic):

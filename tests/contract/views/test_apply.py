@@ -12,9 +12,11 @@ def test_rows_are_upserted_by_key(store):
         applied = writer.apply(seen(("b", 3), ("c", 4)), marker(1))
     assert content(store) == {"a": 1, "b": 3, "c": 4}
     assert applied == (1, 1, 0, 4, False)
+    with store.reader("clicks") as reader:
+        assert reader.count() == 3
 
 
-def test_changes_upsert_and_delete_and_the_row_before_an_update_is_passed_over(store):
+def test_changes_upsert_and_delete_and_an_update_under_its_key_is_no_removal(store):
     with claimed(store) as writer:
         writer.apply(seen(("a", 1), ("b", 2), ("c", 3)), marker(0))
         rows = seen(
@@ -32,12 +34,55 @@ def test_changes_upsert_and_delete_and_the_row_before_an_update_is_passed_over(s
         (seen(("a", 1), ("a", None), changes=["insert", "delete"]), {}),
         (seen(("z", None), ("z", 8), changes=["delete", "insert"]), {"z": 8}),
         (seen(("a", 1), ("a", 2), ("a", 7), changes=["insert", "update_after", "update_before"]), {"a": 2}),
+        (seen(("a", 1), ("a", 1), changes=["insert", "update_before"]), {}),
+        (seen(("a", 1), ("a", 1), ("a", 2), changes=["insert", "update_before", "update_after"]), {"a": 2}),
     ],
 )
 def test_of_several_rows_of_a_key_the_last_one_stands(store, rows, expected):
     with claimed(store) as writer:
         writer.apply(rows, marker(0))
     assert content(store) == expected
+
+
+def test_a_row_that_is_taken_back_and_does_not_come_again_is_removed(store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 2)), marker(0))
+        applied = writer.apply(seen(("a", 1), changes=["update_before"]), marker(1))
+        writer.apply(seen(("z", 1), changes=["update_before"]), marker(2))
+    assert content(store) == {"b": 2}
+    assert applied[:3] == (0, 0, 1)
+    assert told(store, 2) == [(2, "delete", "a", 1, None)]
+
+
+def test_a_row_that_changes_its_key_leaves_the_old_one(store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        writer.apply(seen(("a", 1), ("b", 1), changes=["update_before", "update_after"]), marker(1))
+        assert content(store) == {"b": 1}
+        rows = seen(
+            ("b", 1), ("c", 1), ("c", 1), ("d", 1),
+            changes=["update_before", "update_after", "update_before", "update_after"],
+        )  # fmt: skip
+        writer.apply(rows, marker(2))
+    assert content(store) == {"d": 1}
+    assert [change[1:3] for change in told(store, 1)] == [
+        ("delete", "a"), ("insert", "b"), ("delete", "b"), ("insert", "d"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_the_two_rows_of_an_update_may_come_in_either_order(store, after):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        writer.apply(seen(("a", after), ("a", 1), changes=["update_after", "update_before"]), marker(1))
+    assert content(store) == {"a": after}
+
+
+def test_a_row_that_is_deleted_and_comes_again_stands_as_it_came(store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 1)), marker(0))
+        writer.apply(seen(("a", None), ("a", 3), ("b", 1), changes=["delete", "insert", "update_before"]), marker(1))
+    assert content(store) == {"a": 3}
 
 
 def test_deleting_a_key_that_is_not_there_changes_nothing(store):
@@ -106,8 +151,9 @@ def test_a_null_in_the_key_is_an_error_that_names_view_column_and_row_and_nothin
     assert content(store) == {}
 
 
-def test_a_null_key_is_found_by_its_number_among_all_the_rows(store):
-    rows = seen(("a", 1), (None, 2), (None, 3), changes=["update_before", "update_before", "update_after"])
+@pytest.mark.parametrize("change", ["update_before", "update_after", "delete"])
+def test_a_null_key_is_found_by_its_number_among_all_the_rows(store, change):
+    rows = seen(("a", 1), ("a", 2), (None, 3), changes=["update_before", "update_after", change])
     with claimed(store) as writer, pytest.raises(NullKey) as caught:
         writer.apply(rows, marker(0))
     assert caught.value.row == 2

@@ -89,6 +89,36 @@ def test_changes_are_given_in_whole_batches(store):
         assert reader.changes(5, about=1).next_position == 6
 
 
+def test_changes_are_given_up_to_a_position_however_many_came_since(store):
+    with claimed(store) as writer:
+        for batch in range(4):
+            writer.apply(seen(*((f"{batch}-{row}", row) for row in range(3))), marker(batch))
+    with store.reader("clicks") as reader:
+        changes = reader.changes(3, about=1, until=9)
+        assert ([change.position for change in changes], changes.next_position) == ([3, 4, 5, 6, 7, 8], 9)
+        assert (list(reader.changes(9, until=9)), reader.changes(9, until=9).next_position) == ([], 9)
+        with pytest.raises(PositionOutOfRange, match="13 was asked for"):
+            reader.changes(9, until=13)
+
+
+def test_a_watcher_can_ask_how_far_it_could_go(open_at):
+    store = open_at(keep=Keep(rows=6))
+    with claimed(store) as writer:
+        with store.reader("clicks") as reader:
+            assert reader.ahead(0) == (0, 0, None)
+        for batch in range(2):
+            writer.apply(seen(*((f"{batch}-{row}", row) for row in range(3))), marker(batch))
+        with store.reader("clicks") as reader:
+            assert reader.ahead(0, about=1) == (3, 6, marker(1))
+            assert reader.ahead(0) == (6, 6, marker(1))
+            assert reader.ahead(6) == (6, 6, marker(1))
+            writer.apply(seen(("a", 1)), marker(2))
+            writer.trim()
+            with pytest.raises(PositionOutOfRange, match="trimmed"):
+                reader.ahead(0)
+            assert reader.ahead(3) == (7, 7, marker(2))
+
+
 def test_the_log_is_trimmed_by_its_size_in_whole_batches(open_at):
     store = open_at(keep=Keep(rows=5))
     with claimed(store) as writer:

@@ -1,5 +1,6 @@
 """A prepared batch is what applying its rows one by one would leave."""
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -27,13 +28,31 @@ def as_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table(list(columns), schema=SCHEMA.append(pa.field("_change", pa.string())))
 
 
+def stands(rows: list[tuple[int, Any, str]]) -> tuple[Any, bool, int] | None:
+    """Of the rows of one key; None: nothing of it has an effect."""
+    befores = Counter(seen for _, seen, change in rows if change == "update_before")
+    puts = Counter(seen for _, seen, change in rows if change in ("insert", "update_after"))
+    number, seen, change = rows[-1]
+    if change != "update_before":
+        return seen, change == "delete", number
+    spare = puts - befores
+    for place, content, kind in reversed(rows):
+        if kind == "delete" or (kind != "update_before" and spare[content]):
+            return content, kind == "delete", place
+    more = befores - puts
+    return next(((content, True, place) for place, content, _ in reversed(rows) if more[content]), None)
+
+
 @given(rows=ROWS, cut=st.integers(1, 5))
 def test_the_last_row_of_each_key_stands_in_the_order_of_the_rows(rows, cut):
-    last: dict[Any, Any] = {}
+    by_key: dict[Any, list[Any]] = {}
     for number, (page, day, seen, change) in enumerate(rows):
-        if change != "update_before":
-            last.pop((page, day), None)
-            last[page, day] = (seen, change == "delete", number)
+        by_key.setdefault((page, day), []).append((number, seen, change))
+    last = {}
+    for key, each in by_key.items():
+        if (found := stands(each)) is not None:
+            last[key] = found
+    last = dict(sorted(last.items(), key=lambda pair: pair[1][-1]))
     batch = prepared(DAILY, as_table(rows).to_batches(max_chunksize=cut))
     got = zip(batch.table.to_pylist(), batch.removes.to_pylist(), batch.numbers.to_pylist(), strict=True)
     assert [(row["page"], row["day"], row["seen"], removes, number) for row, removes, number in got] == [

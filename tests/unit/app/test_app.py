@@ -89,6 +89,23 @@ def test_outputs_are_inputs_of_others(app, clicks):
     assert list(app.graph.sources(pages)) == [short]
 
 
+def test_who_reads_comes_in_a_later_generation_than_all_that_feed_it(app, clicks):
+    def declared(kind, name, *inputs, **more):
+        def body(*frames):
+            return frames
+
+        body.__name__ = name
+        return kind(*inputs, **more)(body)
+
+    short = declared(app.stream, "short", clicks)
+    pages = declared(app.view, "pages", clicks, key="page")
+    both = declared(app.view, "both", short, pages, key="page")
+    last = declared(app.stream, "last", both.changes(), short, clicks)
+    again = app.stream("last", schema="page string")
+    end = declared(app.view, "end", again, key="page")
+    assert app.graph.generations() == [[short, pages], [both], [last], [end]]
+
+
 def test_changes_and_metadata_are_asked_for(app):
     customers = app.table("customers", key="id", schema="id long, name string")
     assert customers.changes().changes
@@ -117,6 +134,34 @@ def refused(declare, kind=InvalidDeclaration):
     with pytest.raises(kind) as error:
         declare()
     return str(error.value)
+
+
+def test_a_table_is_read_whole(app):
+    declared = {"key": "id", "schema": "id long"}
+    assert refused(lambda: app.table("customers", **declared, read=Reading(start="latest"))) == (
+        "table \"customers\": read.start is 'latest', and a table is read whole "
+        "(leave it out: the latest row of a key may be its first one)"
+    )
+    assert refused(lambda: app.table("customers", **declared, read=Reading(topics="customers-.*"))) == (
+        'table "customers": read.topics is given, and a table is one topic (declare a table for each topic)'
+    )
+
+
+def test_a_table_has_no_column_that_says_what_became_of_a_row(app):
+    assert refused(lambda: app.table("customers", key="id", schema="id long, _change string")) == (
+        'table "customers": schema has a column _change '
+        "(call it something else: _change says what became of a row, where a body asks for changes)"
+    )
+
+
+def test_a_body_of_tables_only(app):
+    customers = app.table("customers", key="id", schema="id long")
+    app.view(customers.changes(), key="id", name="copy")(lambda frame: frame)
+    said = "inputs are none that rows come from (read a stream as well, or the changes: customers.changes())"
+    assert refused(lambda: app.view(customers, key="id", name="same")(lambda frame: frame)) == f'view "same": {said}'
+    assert refused(lambda: app.stream(customers, customers.with_metadata())(lambda a, b: a)) == (
+        f'stream "<lambda>": {said}'
+    )
 
 
 def test_a_schema_that_does_not_parse(app):

@@ -2,13 +2,14 @@
 
 import pytest
 
-from runnel import App, Broker
+from runnel import App, Broker, Writing
 from runnel.app.local_broker import local_broker
 from runnel.app.runner import Runner, Running
 from runnel.client import Admin
 from runnel.client.errors import UnknownTopic, Unreachable
 from runnel.errors import DirectoryOwned, Permanent
 from runnel.files import DiskFiles
+from runnel.pipeline.errors import JavaMissing
 
 
 @pytest.fixture
@@ -22,6 +23,49 @@ def app():
 def test_a_missing_topic(app, tmp_path):
     with Broker(settings={"auto.create.topics.enable": False}) as broker, pytest.raises(UnknownTopic, match="clicks"):
         Runner(app, Running(broker.bootstrap, tmp_path)).run()
+
+
+def test_a_missing_topic_of_a_table(tmp_path):
+    app = App("shop")
+    customers = app.table("customers", key="id", schema="id long")
+    app.view(customers.changes(), key="id", name="copy")(lambda changes: changes)
+    settings = {"auto.create.topics.enable": False}
+    with Broker(settings=settings) as broker, pytest.raises(UnknownTopic, match="customers"):
+        Runner(app, Running(broker.bootstrap, tmp_path)).run()
+
+
+def test_what_is_declared_over_the_topic_of_an_output_is_not_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    app = App("shop")
+    clicks = app.stream("clicks", schema="page string")
+    table = app.table("prices", key="page", schema="page string, price int")
+    app.view(clicks, table, key="page", name="visits")(lambda clicks, prices: clicks.join(prices, "page"))
+
+    @app.stream(clicks, key="page", write=Writing(partitions=3))
+    def prices(clicks):
+        return clicks
+
+    settings = {"auto.create.topics.enable": False}
+    with Broker(settings=settings) as broker, Admin(broker.bootstrap) as admin:
+        admin.create("clicks", partitions=1)
+        with pytest.raises(JavaMissing):
+            Runner(app, Running(broker.bootstrap, tmp_path)).run()
+        assert len(admin.topic("prices").partitions) == 3
+
+
+def test_topics_that_are_missing_are_made_if_wished(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    app = App("shop")
+    clicks = app.stream("clicks", schema="page string")
+    pages = app.table("pages", key="page", schema="page string")
+    app.view(clicks, pages, key="page", name="visits")(lambda clicks, pages: clicks.join(pages, "page"))
+    with Broker(settings={"auto.create.topics.enable": False}) as broker, Admin(broker.bootstrap) as admin:
+        with pytest.raises(JavaMissing):
+            Runner(app, Running(broker.bootstrap, tmp_path, make_topics=True)).run()
+        assert {"clicks", "pages"} <= {topic.name for topic in admin.topics()}
+        configs = admin.configs(["clicks", "pages"])
+    policies = {name: {each.name: each.value for each in found}["cleanup.policy"] for name, found in configs.items()}
+    assert policies == {"clicks": "delete", "pages": "compact"}
 
 
 def test_a_broker_that_is_not_there(app, tmp_path):

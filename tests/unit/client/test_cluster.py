@@ -199,3 +199,26 @@ def test_pauses_grow_up_to_a_second():
 
 def test_a_cluster_is_not_asked_before_it_is_needed():
     Cluster("127.0.0.1:1").close()
+
+
+def test_who_is_hurried_does_not_wait_for_a_broker_that_is_away():
+    asked = []
+
+    def attempt():
+        asked.append(1)
+        raise Unreachable("here", "gone")
+
+    with pytest.raises(Unreachable):
+        settled(attempt, 3_600, lambda: None, lambda: True)
+    assert asked == [1]
+
+
+def test_who_is_hurried_still_gives_a_broker_the_time_it_asks_for():
+    answers = iter([Again(Busy("asking", "not yet")), None])
+
+    def attempt():
+        if (error := next(answers)) is not None:
+            raise error
+        return "done"
+
+    assert settled(attempt, 60, lambda: None, lambda: True) == "done"

@@ -28,7 +28,15 @@ def test_a_link_to_what_was_installed_before_is_replaced(tmp_path):
     assert (home_for("local[2]", tmp_path) / "jars").resolve() == (INSTALLED / "jars").resolve()
 
 
-@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[2,1,1024]"])
+def test_a_rehearsed_cluster_has_a_home_of_its_own_to_work_in(tmp_path):
+    home = home_for("local-cluster[2,1,1024]", tmp_path)
+    assert (home / "jars").resolve() == (INSTALLED / "jars").resolve()
+    assert not (home / "python").exists()
+    assert home != home_for("local-cluster[2,1,1024]", tmp_path)
+    assert home.parent != tmp_path
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn"])
 def test_on_a_cluster_the_installed_one_is_taken(tmp_path, master):
     assert home_for(master, tmp_path) == INSTALLED
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from runnel.views.errors import InvalidStore
-from runnel.views.opening import open_store
+from runnel.views.opening import absolute, open_store
 from runnel.views.postgres import PostgresStore, shown
 from runnel.views.sqlite import SqliteStore
 
@@ -23,11 +23,20 @@ def test_a_directory_or_a_file_is_sqlite(address, path):
     assert store.path == path
 
 
+@pytest.mark.parametrize("address", ["data", "sqlite:other.db", "sqlite:///other.db", "/data"])
+def test_an_absolute_address_means_the_same_store_from_every_directory(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = open_store(address).path
+    found = absolute(address)
+    monkeypatch.chdir("/")
+    assert open_store(found).path == path
+
+
 @pytest.mark.parametrize("address", ["postgresql://me@host/db", "postgres://me@host:5433/db?sslmode=require"])
 def test_a_url_of_postgres_is_postgres(address):
     store = open_store(address)
     assert isinstance(store, PostgresStore)
-    assert store.url == address
+    assert store.url == absolute(address) == address
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ and nothing need be synced: what is lost with the machine is made again by the r
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,13 +39,17 @@ SCHEMA = pa.schema(
     ]
 )
 IN_TIME = b"in time"
+GONE = b"gone"
+
+Gone = tuple[int, int]  # offsets, from the first to before the second
 
 
 class Aside(NamedTuple):
-    """What came of one range: how many rows went on, and those that did not."""
+    """What came of one range: how many rows went on, those that did not, and the offsets that were gone."""
 
     in_time: int
     rows: pa.Table
+    gone: tuple[Gone, ...] = ()
 
     @property
     def late(self) -> int:
@@ -61,12 +67,14 @@ def directory_of(root: Path, batch: int) -> Path:
     return root / "aside" / str(batch)
 
 
-def write(directory: Path, number: int, read: Range, in_time: int, rows: list[pa.Table]) -> None:
+def write(
+    directory: Path, number: int, read: Range, in_time: int, rows: list[pa.Table], gone: Iterable[Gone] = ()
+) -> None:
     """`number` is the input's."""
     directory.mkdir(parents=True, exist_ok=True)
     table = pa.concat_tables(rows) if rows else SCHEMA.empty_table()
-    table = table.replace_schema_metadata({IN_TIME: str(in_time).encode()})
-    path = directory / _name(number, read)
+    table = table.replace_schema_metadata({IN_TIME: str(in_time).encode(), GONE: json.dumps(list(gone)).encode()})
+    path = path_of(directory, number, read)
     temporary = path.with_suffix(f".{os.getpid()}-{uuid.uuid4().hex}")
     with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
@@ -76,12 +84,13 @@ def write(directory: Path, number: int, read: Range, in_time: int, rows: list[pa
 
 def read_aside(directory: Path, number: int, read: Range) -> Aside | None:
     """None if no task has read this range to its end."""
-    path = directory / _name(number, read)
+    path = path_of(directory, number, read)
     if not path.exists():
         return None
     with pa.OSFile(str(path), "rb") as file:
         table = pa.ipc.open_stream(file).read_all()
-    return Aside(int(table.schema.metadata[IN_TIME]), table)
+    about = table.schema.metadata
+    return Aside(int(about[IN_TIME]), table, tuple((first, end) for first, end in json.loads(about[GONE])))
 
 
 def forget_before(root: Path, batch: int) -> None:
@@ -91,5 +100,5 @@ def forget_before(root: Path, batch: int) -> None:
             shutil.rmtree(found, ignore_errors=True)
 
 
-def _name(number: int, read: Range) -> str:
-    return f"{number}-{read.name}-{read.start}-{read.end}.arrow"
+def path_of(directory: Path, number: int, read: Range) -> Path:
+    return directory / f"{number}-{read.name}-{read.start}-{read.end}.arrow"

@@ -1,13 +1,14 @@
 """How far a source has read: Spark writes it down before a batch runs, and asks for the same again in a repeat.
 
-For each topic its id and the next offset of each partition; how long, in all, the source has been idle; and which of
-the query's inputs it is, because Spark numbers sources as the body happens to use them.
+For each topic its id and the next offset of each partition; where partitions begin that were found on the way; how
+long, in all, the source has been idle; and which of the query's inputs it is, because Spark numbers sources as the body
+happens to use them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runnel.client.metadata import Place
@@ -19,6 +20,7 @@ class Offsets:
     next: Mapping[Place, int]
     ids: Mapping[str, str]
     idle: int = 0  # milliseconds
+    begin: Mapping[Place, int] = field(default_factory=dict)  # of partitions found on the way, where it is not 0
 
     def to_json(self) -> dict[str, Any]:
         """Sorted: Spark compares the text."""
@@ -26,6 +28,8 @@ class Offsets:
         for topic, partition in sorted(self.next):
             known = topics.setdefault(topic, {"id": self.ids.get(topic, ""), "next": {}})
             known["next"][str(partition)] = self.next[topic, partition]
+            if (topic, partition) in self.begin:
+                known.setdefault("begin", {})[str(partition)] = self.begin[topic, partition]
         return {"input": self.input, "topics": topics, "idle": self.idle}
 
     @classmethod
@@ -36,6 +40,11 @@ class Offsets:
             {(name, int(partition)): at for name, each in topics.items() for partition, at in each["next"].items()},
             {name: each["id"] for name, each in topics.items()},
             told["idle"],
+            {
+                (name, int(partition)): at
+                for name, each in topics.items()
+                for partition, at in each.get("begin", {}).items()
+            },
         )
 
 
@@ -56,8 +65,9 @@ class Range:
 
 def ranges(start: Offsets, end: Offsets) -> list[Range]:
     """What lies between; a partition that is new is read from its beginning."""
+    begin = {**end.begin, **start.next}
     return [
-        Range(*place, start.next.get(place, 0), at, end.ids.get(place[0], ""))
+        Range(*place, begin.get(place, 0), at, end.ids.get(place[0], ""))
         for place, at in sorted(end.next.items())
-        if at > start.next.get(place, 0)
+        if at > begin.get(place, 0)
     ]

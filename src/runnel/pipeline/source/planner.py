@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from runnel.client import positions
 from runnel.client.batches import HEADER
 from runnel.client.cluster import Cluster
-from runnel.client.errors import TopicReplaced
+from runnel.client.errors import OffsetsGone, TopicReplaced
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place, Topic
 from runnel.durable import durable
+from runnel.files import DISK, replace_file
 from runnel.graph.names import is_ours
-from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.errors import EndLost, OtherCheckpoint, RecordsGone
+from runnel.pipeline.source.agreement import Agreement
 from runnel.pipeline.source.alignment import aligned
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.spec import Spec
@@ -46,9 +49,11 @@ class Planner:
         self._now = now
         self._topics: dict[str, Topic] = {}
         self._looked = float("-inf")
+        self._checked = float("-inf")
         self._active = clock()  # when there was last something to read, or a beat
         self._guess = (0, 0)  # of the alignment
         self._until: Offsets | None = None
+        self._agreement = Agreement(spec.agreement)
 
     # --- where it begins
 
@@ -60,10 +65,8 @@ class Planner:
         self._look()
         found = Offsets(self._spec.number, self._start(), self._ids())
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(found.to_json()))
         with durable("source.start"):
-            temporary.replace(path)
+            replace_file(DISK, str(path), json.dumps(found.to_json()).encode())
         return found
 
     def _start(self) -> dict[Place, int]:
@@ -100,15 +103,43 @@ class Planner:
 
     def next(self, start: Offsets) -> Offsets:
         self._check_start(start)
+        if not self._agreement.is_ours:
+            return self._agreement.follow(start)
+        return self._agreement.decide(start, self._next(start))
+
+    def _next(self, start: Offsets) -> Offsets:
         latest = self._until or self.latest()
         self._check_ids(start, latest)
+        self._check_end(start, latest)
+        self.check_gone(start)
+        begin = self._begin(start)
+        start = replace(start, next={**begin, **start.next})
         ends = {**start.next, **{place: max(at, start.next.get(place, 0)) for place, at in latest.next.items()}}
         ids = {**start.ids, **latest.ids}
         waiting = sum(at - start.next.get(place, 0) for place, at in ends.items())
         if not waiting:
-            return Offsets(self._spec.number, ends, ids, start.idle + self._beat())
+            return Offsets(self._spec.number, ends, ids, start.idle + self._beat(), begin)
         self._active = self._clock()
-        return Offsets(self._spec.number, self._admitted(start, ends, waiting), ids, start.idle)
+        return Offsets(self._spec.number, self._admitted(start, ends, waiting), ids, start.idle, begin)
+
+    def _begin(self, start: Offsets) -> dict[Place, int]:
+        """Where partitions begin that are found on the way: old records of theirs may be deleted already."""
+        new = [place for place in self._places() if place not in start.next]
+        return {**start.begin, **{place: at for place, at in positions.earliest(self._cluster, new).items() if at}}
+
+    def check_gone(self, start: Offsets) -> None:
+        """Raise RecordsGone for all partitions whose next records were deleted. Now and then: a task finds its own."""
+        if self._spec.skip_gone or self._clock() - self._checked < LOOK_EVERY:
+            return
+        self._look()
+        known = [place for place in self._places() if place in start.next]
+        earliest = positions.earliest(self._cluster, known)
+        gone = {
+            _named(place): (start.next[place], at) for place, at in sorted(earliest.items()) if at > start.next[place]
+        }
+        if gone:
+            raise RecordsGone(self._spec.query, gone)
+        self._checked = self._clock()
 
     def _beat(self) -> int:
         """The idle time that has passed since the last beat, once it is long enough."""
@@ -152,11 +183,15 @@ class Planner:
         return max(1, min(reading.rows, int(reading.bytes / size)))
 
     def _record_size(self, place: Place, start: int, end: int) -> float:
-        """By the first batch from there on; 1 where there is none, as when all was aborted."""
-        for found in Fetcher(self._cluster, fetch_bytes=SAMPLE).read(*place, start, end):
-            for part in found.parts:
-                _, length, _, _, last, _ = HEADER.unpack_from(part)
-                return float(max(1, length / (last + 1)))
+        """By the first batch from there on; 1 where there is none, as when all was aborted or is gone."""
+        try:
+            for found in Fetcher(self._cluster, fetch_bytes=SAMPLE).read(*place, start, end):
+                for part in found.parts:
+                    _, length, _, _, last, _ = HEADER.unpack_from(part)
+                    return float(max(1, length / (last + 1)))
+        except OffsetsGone as error:  # the task that reads them will tell
+            if start < error.start < end:
+                return self._record_size(place, error.start, end)
         return 1.0
 
     # --- the topics
@@ -186,11 +221,24 @@ class Planner:
                 self._spec.query, f"its inputs have changed: {self._spec.topic} is where {', '.join(start.ids)} was"
             )
 
+    def _check_end(self, start: Offsets, latest: Offsets) -> None:
+        """What was read must not lie behind the end; asked twice, since a leader may just have moved."""
+        lost = [place for place, at in latest.next.items() if at < start.next.get(place, 0)]
+        if lost:
+            self._cluster.forget()
+        for place, at in positions.latest(self._cluster, lost).items():
+            if at < start.next[place]:
+                raise EndLost(self._spec.query, _named(place), at, start.next[place])
+
     def _check_ids(self, start: Offsets, latest: Offsets) -> None:
         for topic, known in start.ids.items():
             found = latest.ids.get(topic, known)
             if known and found and known != found:
                 raise TopicReplaced(topic, known, found)
+
+
+def _named(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
 
 
 def _text(identity: UUID | None) -> str:

@@ -1,12 +1,12 @@
 """The source: a Python data source of Spark's over any Kafka.
 
 Spark keeps one reader in a process of its own beside the driver, which plans; and sends copies to the workers, which
-read. What a worker needs again (connections) is kept in the module, because a worker lives longer than a copy.
+read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,34 +14,27 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from runnel.client.cluster import Cluster
-from runnel.client.security import Security
-from runnel.pipeline.source.moment import moment_of_the_task
+from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.source import garbage
+from runnel.pipeline.source.connections import cluster_of
+from runnel.pipeline.source.moment import Moment, batch_of_the_task
 from runnel.pipeline.source.offsets import Offsets, Range, ranges
 from runnel.pipeline.source.planner import Planner
-from runnel.pipeline.source.rows import Rows, beat
+from runnel.pipeline.source.rows import beat
 from runnel.pipeline.source.spec import Spec
+from runnel.pipeline.tables.changes import rows_of
 
 FORMAT = "runnel"
 OPTION = "spec"
-
-_clusters: dict[tuple[str, Security], Cluster] = {}
-
-
-def cluster_of(spec: Spec) -> Cluster:
-    """One for each process."""
-    known = spec.bootstrap, spec.security
-    if known not in _clusters:
-        _clusters[known] = Cluster(spec.bootstrap, security=spec.security)
-    return _clusters[known]
+FEW = 2_000  # records: a task for each of their partitions would cost more than it saves
 
 
 class Piece(InputPartition):
-    """What one task reads: a range of records, or the idle time that has passed, in milliseconds."""
+    """What a task reads: ranges of records, one after the other, or the idle time that has passed, in milliseconds."""
 
-    def __init__(self, read: Range | None, idle: int = 0) -> None:
+    def __init__(self, ranges: Sequence[Range], idle: int = 0) -> None:
         super().__init__(None)
-        self.read = read
+        self.ranges = ranges
         self.idle = idle
 
 
@@ -76,9 +69,10 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         first, last = Offsets.from_json(start), Offsets.from_json(end)
-        pieces: list[InputPartition] = [Piece(found) for found in ranges(first, last)]
+        self._plan.check_gone(first)
+        pieces: list[InputPartition] = [Piece(together) for together in shared_out(ranges(first, last))]
         if last.idle > first.idle:
-            pieces.append(Piece(None, last.idle - first.idle))
+            pieces.append(Piece((), last.idle - first.idle))
         return pieces
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -88,11 +82,23 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        moment = moment_of_the_task()
-        if partition.read is not None:
-            yield from Rows(self._spec, cluster_of(self._spec), partition.read, moment)
-        elif moment is not None and (row := beat(self._spec, moment, partition.idle)) is not None:
+        moment = self._moment()
+        for each in partition.ranges:
+            yield from rows_of(self._spec, cluster_of(self._spec), each, moment)
+        if partition.idle and moment is not None and (row := beat(self._spec, moment, partition.idle)) is not None:
             yield row
+        garbage.set_aside()
+
+    def _moment(self) -> Moment | None:
+        batch = batch_of_the_task()
+        return None if batch is None else Checkpoint(self._spec.checkpoint).logged(batch).moment
+
+
+def shared_out(found: Sequence[Range]) -> list[Sequence[Range]]:
+    """To each task its ranges: one, or all where there are few records."""
+    if sum(each.end - each.start for each in found) <= FEW:
+        return [found] if found else []
+    return [(each,) for each in found]
 
 
 class Source(DataSource):

@@ -17,8 +17,11 @@ import pyarrow.compute as pc
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
+from runnel.client.errors import OffsetsGone
 from runnel.client.fetch import FetchedBatches, Fetcher
 from runnel.graph.event_time import RECORD_TIME
+from runnel.graph.inputs import CHANGE
+from runnel.pipeline.errors import EndLost, RecordsGone
 from runnel.pipeline.source import aside
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
@@ -44,16 +47,39 @@ class Rows:
         self._decoded = self._columns_to_decode()
         self._aside: list[pa.Table] = []
         self._in_time = 0
+        self._gone: list[aside.Gone] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        read = self._range
-        topic_id = UUID(read.topic_id) if read.topic_id else None
-        fetcher = Fetcher(self._cluster)
-        for fetched in fetcher.read(read.topic, read.partition, read.start, read.end, topic_id=topic_id):
+        for fetched in self._fetched():
             yield from self._rows(fetched)
         if self._moment is not None:
             directory = aside.directory_of(self._spec.path, self._moment.batch)
-            aside.write(directory, self._spec.number, read, self._in_time, self._aside)
+            aside.write(directory, self._spec.number, self._range, self._in_time, self._aside, self._gone)
+
+    def _fetched(self) -> Iterator[FetchedBatches]:
+        """All of the range, but for what was deleted, where that is to be passed over."""
+        read, position = self._range, self._range.start
+        topic_id = UUID(read.topic_id) if read.topic_id else None
+        fetcher = Fetcher(self._cluster)
+        while position < read.end:
+            try:
+                for fetched in fetcher.read(read.topic, read.partition, position, read.end, topic_id=topic_id):
+                    position = fetched.end
+                    yield fetched
+                return
+            except OffsetsGone as error:
+                position = self._passed_over(error)
+
+    def _passed_over(self, error: OffsetsGone) -> int:
+        """Where to go on."""
+        query, place = self._spec.query, self._range.name
+        if error.wanted >= error.start:
+            raise EndLost(query, place, error.end, error.wanted) from None
+        if not self._spec.skip_gone:
+            raise RecordsGone(query, {place: error.gone}) from None
+        position = min(error.start, self._range.end)
+        self._gone.append((error.wanted, position))
+        return position
 
     def _columns_to_decode(self) -> list[str]:
         wanted = {"value", *(BY_METADATA[name] for name in self._metadata if name in BY_METADATA)}
@@ -127,6 +153,8 @@ class Rows:
             found = {name: column.take(places) for name, column in found.items()}
         if RECORD_TIME in found:
             found[RECORD_TIME] = pc.cast(pc.cast(found[RECORD_TIME], pa.timestamp("ms", "UTC")), TIMESTAMP)
+        if "_headers" in found:  # Spark compares the types, and knows no header that cannot be null
+            found["_headers"] = found["_headers"].cast(METADATA_ARROW["_headers"])
         return found
 
     def _arranged(self, columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
@@ -172,7 +200,7 @@ class Rows:
 
 def column_types(spec: Spec) -> dict[str, pa.DataType]:
     types = {field.name: field.type for field in arrow_schema(spec.columns.fields)}
-    return types | METADATA_ARROW | {BEAT: pa.bool_()}
+    return types | METADATA_ARROW | {BEAT: pa.bool_(), CHANGE: pa.string()}
 
 
 METADATA_ARROW = {
@@ -188,7 +216,7 @@ METADATA_ARROW = {
 def beat(spec: Spec, moment: Moment, idle: int) -> pa.RecordBatch | None:
     """A row that lets the watermark go on by the idle time that has passed; none where nothing was ever read."""
     event = spec.time
-    if event is None or not moment.watermark:
+    if event is None or not moment.has_watermark:
         return None
     types = column_types(spec)
     at = (moment.watermark + event.late + idle) * MICROSECONDS

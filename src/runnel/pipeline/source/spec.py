@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from runnel.client.cluster import PATIENCE
 from runnel.client.security import PLAIN, Security
 from runnel.graph.event_time import RECORD_TIME, EventTime
 from runnel.graph.formats import Columns
-from runnel.graph.inputs import METADATA
+from runnel.graph.inputs import CHANGE, METADATA
 from runnel.graph.reading import Reading
 from runnel.graph.types import quoted
 
@@ -29,7 +30,9 @@ METADATA_TYPES = {
 @dataclass(frozen=True)
 class Spec:
     """`number` is the place among the query's inputs. `wanted` are the columns that the body uses: others are null.
-    None: all. `directory` is where the source keeps what is its own, beside the query's checkpoint.
+    None: all. `directory` is where the source keeps what is its own, beside the query's checkpoint. With `skip_gone`,
+    records that were deleted before they were read are passed over, and told. A `key` is a table's: its latest rows, or
+    every one of their `changes`.
     """
 
     query: str
@@ -43,6 +46,10 @@ class Spec:
     time: EventTime | None = None
     metadata: bool = False
     security: Security = PLAIN
+    patience: float = PATIENCE
+    skip_gone: bool = False
+    key: tuple[str, ...] | None = None
+    changes: bool = False
 
     @property
     def ddl(self) -> str:
@@ -53,9 +60,16 @@ class Spec:
     def ddl_for_the_body(self) -> str:
         return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.all_columns.items() if name != BEAT)
 
+    @property
+    def is_static(self) -> bool:
+        """Whether it is no stream, but the rows of a table at the start of a batch."""
+        return self.key is not None and not self.changes
+
     @cached_property
     def all_columns(self) -> dict[str, str]:
         found = {field.name: str(field.type) for field in self.columns.fields}
+        if self.changes:
+            found[CHANGE] = "string"
         if self.metadata:
             found |= METADATA_TYPES
         if self.time is not None:
@@ -67,7 +81,7 @@ class Spec:
     @property
     def parsed(self) -> list[str]:
         """The columns that are read from the value: those that the body uses, and the event time. One at least, because
-        a value that does not fit must be found.
+        a value that does not fit must be found. Of a table, all: its rows are kept for later.
         """
         return [name for name in self.columns.names if self._is_used(name)] or self.columns.names[:1]
 
@@ -78,18 +92,32 @@ class Spec:
     def using(self, columns: frozenset[str]) -> Spec:
         return replace(self, wanted=columns)
 
+    def is_wanted(self, name: str) -> bool:
+        """Whether the body uses the column."""
+        return self.wanted is None or name in self.wanted
+
     def _is_used(self, name: str) -> bool:
         is_time = self.time is not None and self.time.column == name
-        return is_time or self.wanted is None or name in self.wanted
+        return is_time or self.key is not None or self.is_wanted(name)
 
     @property
     def path(self) -> Path:
         return Path(self.directory)
 
     @property
+    def checkpoint(self) -> Path:
+        """Spark's own, of the query."""
+        return self.path / "checkpoint"
+
+    @property
     def start_file(self) -> Path:
         """Where the source keeps the offsets that it began with."""
         return self.path / f"start-{self.number}.json"
+
+    @property
+    def agreement(self) -> Path:
+        """Where the sources agree that are made of this one input."""
+        return self.path / f"input-{self.number}"
 
     def to_text(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()

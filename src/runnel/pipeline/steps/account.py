@@ -6,6 +6,7 @@ such a range is read here, so that the count holds whatever the body is.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import replace
 
@@ -18,8 +19,11 @@ from runnel.pipeline.errors import NotInTime
 from runnel.pipeline.source import aside
 from runnel.pipeline.source.aside import Aside
 from runnel.pipeline.source.offsets import Range, ranges
-from runnel.pipeline.source.rows import Rows
 from runnel.pipeline.source.spec import Spec
+from runnel.pipeline.tables.changes import rows_of
+from runnel.pipeline.tables.topic_table import ranges_read
+
+logger = logging.getLogger(__name__)
 
 
 class Account:
@@ -30,35 +34,56 @@ class Account:
         self._cluster = cluster
 
     def __call__(self, batch: Batch) -> Batch:
-        found = [self._of(batch, spec, read) for spec, read in self._ranges(batch)]
+        read = self._ranges(batch)
+        found = [self._of(batch, spec, each) for spec, each in read]
         rows = pa.concat_tables([each.rows for each in found]) if found else aside.SCHEMA.empty_table()
         counts = Counts(
-            sum(each.in_time for each in found), sum(each.late for each in found), sum(each.rejected for each in found)
+            sum(each.in_time for each in found),
+            sum(each.late for each in found),
+            sum(each.rejected for each in found),
+            _tell_gone(batch.query, {each.name: one.gone for (_, each), one in zip(read, found, strict=True)}),
         )
         strict = [spec.topic for spec in self._specs if spec.reading.strict]
         wrong = rows.filter(pc.is_in(rows["stream"], pa.array(strict, pa.string()))) if strict else rows.slice(0, 0)
         if wrong.num_rows:
-            raise NotInTime(batch.query, counts.late, counts.rejected, _shown(wrong))
+            late = sum(kind == aside.LATE for kind in wrong["kind"].to_pylist())
+            raise NotInTime(batch.query, late, wrong.num_rows - late, _shown(wrong))
         for root in {spec.path for spec in self._specs}:
             aside.forget_before(root, batch.number)
         return replace(batch, aside=rows, counts=counts)
 
     def _ranges(self, batch: Batch) -> list[tuple[Spec, Range]]:
-        return [
+        streams = [
             (spec, read)
             for spec in self._specs
             if spec.number in batch.ends
             for read in ranges(batch.starts[spec.number], batch.ends[spec.number])
         ]
+        tables = [spec for spec in self._specs if spec.is_static]
+        return streams + [(spec, read) for spec in tables for read in ranges_read(spec, batch.number)]
 
     def _of(self, batch: Batch, spec: Spec, read: Range) -> Aside:
         directory = aside.directory_of(spec.path, batch.number)
         found = aside.read_aside(directory, spec.number, read)
         if found is None:
-            deque(Rows(spec, self._cluster, read, batch.moment), maxlen=0)
+            deque(rows_of(spec, self._cluster, read, batch.moment), maxlen=0)
             found = aside.read_aside(directory, spec.number, read)
         assert found is not None
         return found
+
+
+def _tell_gone(query: str, gone: dict[str, tuple[aside.Gone, ...]]) -> int:
+    """How many offsets."""
+    for place, ranges_of_it in gone.items():
+        for first, end in ranges_of_it:
+            logger.warning(
+                "%s: offsets %s to %s of %s were deleted before they were read: they are skipped",
+                query,
+                f"{first:,}",
+                f"{end - 1:,}",
+                place,
+            )
+    return sum(end - first for each in gone.values() for first, end in each)
 
 
 def _shown(rows: pa.Table) -> str:

@@ -13,6 +13,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.errors import EndUnknown, Fenced
 from runnel.pipeline.batch import Batch, Step
 from runnel.pipeline.markers import Marker, is_done
+from runnel.pipeline.sinks.outgoing import settled
 from runnel.pipeline.sinks.parallel import write_in_parallel
 from runnel.pipeline.sinks.publisher import Publisher, shared_out
 
@@ -52,7 +53,7 @@ class Publish:
     def _by_the_driver(self, batch: Batch) -> Batch:
         rows = batch.frame.toArrow()
         counted = self._counted(batch)
-        contents = shared_out(rows, self._topic, self._partitions, batch.number)
+        contents = shared_out(settled(rows, batch.query), self._topic, self._partitions, batch.number)
         self._publisher.publish(mark_of(batch), contents, counted.aside)
         return replace(counted, rows=rows)
 

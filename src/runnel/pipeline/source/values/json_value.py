@@ -2,7 +2,7 @@
 
     boolean               true, false
     tinyint to bigint     a whole number in its range: 1.0 and "1" are none
-    float, double         a number; NaN, Infinity and -Infinity as Python and Spark write them
+    float, double         a number; NaN, Infinity and -Infinity as Python writes them, or in a string, as Spark does
     decimal(p,s)          a number, or one in a string, that fits without rounding
     string                a string, and nothing else
     binary                a string in base64
@@ -38,6 +38,7 @@ BYTE_ORDER_MARK = "\ufeff"
 BLANK = " \t\r\n"
 WHOLE = re.compile(r"-?\d+", re.ASCII)
 DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 BRACKET_OR_STRING = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -231,7 +232,7 @@ _LONG = _whole_of(64)
 
 def _float(value: Any, kind: pa.DataType) -> Any:
     if type(value) is not Number:
-        return None
+        return float(value) if type(value) is str and value in NO_NUMBERS else None
     if kind == pa.float64():
         return float(value)
     return pa.scalar(str(value)).cast(kind).as_py()  # float(value) would be rounded a second time

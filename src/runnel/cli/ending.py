@@ -1,0 +1,54 @@
+"""How SIGTERM and Ctrl-C end a program that runs an app.
+
+The first lets the batches under way finish; while nothing runs yet, it ends the start. The second does not wait any
+longer: a batch that is cut off takes no effect, and is repeated by the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+BY_SIGNAL = 128  # an exit code is this and the number of the signal
+
+
+class Ending:
+    """The first signal raises SystemExit where the program is, until there is something that can be called instead."""
+
+    def __init__(self, *, is_whole: bool) -> None:
+        """Whether to be ended is an end as good as any: then the exit code is 0."""
+        self._is_whole = is_whole
+        self._stop: Callable[[], object] | None = None
+        self._asked: int | None = None
+
+    @property
+    def code(self) -> int:
+        return 0 if self._asked is None or self._is_whole else BY_SIGNAL + self._asked
+
+    def ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self._asked is not None:
+            os._exit(BY_SIGNAL + number)
+        self._asked = number
+        if self._stop is None:
+            raise SystemExit(self.code)
+        self._stop()
+
+    def call(self, stop: Callable[[], object]) -> None:
+        """This, from now on."""
+        self._stop = stop
+
+
+@contextmanager
+def ending(*, is_whole: bool) -> Iterator[Ending]:
+    """Signals are taken inside of the block. To be entered by the main thread."""
+    asked = Ending(is_whole=is_whole)
+    kept = {number: signal.signal(number, asked.ask) for number in SIGNALS}
+    try:
+        yield asked
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

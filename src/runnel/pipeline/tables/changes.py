@@ -1,0 +1,82 @@
+"""The changes of a table as rows: what became of each record of a range, told by `_change`.
+
+`insert` and `update_after` have the row as it is, `update_before` and `delete` as it was. A record that changes nothing
+gives no row, and counts as read all the same. The rows as of the start of the range come from a file, those as of its
+end go to one, for the next batch; a repeat finds the same start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from runnel.client import positions
+from runnel.client.cluster import Cluster
+from runnel.graph.inputs import CHANGE
+from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.source.offsets import Range
+from runnel.pipeline.source.rows import Rows, column_types
+from runnel.pipeline.source.spec import Spec
+from runnel.pipeline.tables.keyed_rows import KeyedRows, metadata_columns, value_columns
+from runnel.pipeline.tables.latest import GONE, KEY, RECORD, Latest
+from runnel.pipeline.tables.topic_table import about, directory_of, tables
+from runnel.pipeline.tables.versions import Versions
+
+
+def rows_of(spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> Iterable[pa.RecordBatch]:
+    """The rows of a range, of whatever kind the input is."""
+    if spec.is_static:
+        return KeyedRows(spec, cluster, read, moment)
+    return Changes(spec, cluster, read, moment) if spec.changes else Rows(spec, cluster, read, moment)
+
+
+class Changes:
+    """Those of one range, in one batch."""
+
+    def __init__(self, spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> None:
+        self._spec = spec
+        self._cluster = cluster
+        self._range = read
+        self._moment = moment
+        self._values = value_columns(spec)
+        self._about = metadata_columns(spec).names
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        versions = Versions(directory_of(self._spec) / self._range.name, self._values)
+        latest = versions.at(self._range.start) or self._read_again()
+        for records in tables(KeyedRows(self._spec, self._cluster, self._range, self._moment)):
+            latest, changes = latest.change(records.select([KEY, GONE, *self._values.names]))
+            if changes.num_rows:
+                yield self._arranged(changes, records)
+        if self._moment is not None:
+            versions.keep(self._range.end, latest)
+            versions.forget_before(self._range.start)
+
+    def _read_again(self) -> Latest:
+        """The rows as of the start: none at the beginning of the topic. Where the file was lost, as far as the topic
+        still has them.
+        """
+        read, latest = self._range, Latest.empty(self._values)
+        place = read.topic, read.partition
+        first = positions.earliest(self._cluster, [place])[place]
+        if first < read.start:
+            before = Range(read.topic, read.partition, first, read.start, read.topic_id)
+            for records in tables(KeyedRows(self._spec, self._cluster, before, None)):
+                latest = latest.apply(records.select([KEY, GONE, *self._values.names]))
+        return latest
+
+    def _arranged(self, changes: pa.Table, records: pa.Table) -> pa.RecordBatch:
+        """In the order of the schema; metadata is that of the record that changed the row."""
+        origin = records.select([KEY, *self._about]).take(changes[RECORD].combine_chunks())
+        names = list(self._spec.all_columns)
+        return pa.RecordBatch.from_arrays([self._column(name, changes, origin) for name in names], names=names)
+
+    def _column(self, name: str, changes: pa.Table, origin: pa.Table) -> pa.Array:
+        if name != CHANGE and not self._spec.is_wanted(name):
+            return pa.nulls(changes.num_rows, column_types(self._spec)[name])
+        if name in changes.column_names:
+            return changes[name].combine_chunks()
+        if name in self._about:
+            return origin[name].combine_chunks()
+        return about(name, origin[KEY].combine_chunks(), self._range.topic, self._range.partition)

@@ -1,0 +1,44 @@
+"""Where the rows of a table come from: what a `Latest` is made of, part by part.
+
+A feed stands for one part, such as a partition, and counts its records by offsets (or positions) that only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class News:
+    """What came from `start` to before `end`: `records` have the columns of `latest.records_schema`, in their order.
+
+    `is_whole`: they are all that there is, and nothing that was known before counts any more.
+    """
+
+    start: int
+    end: int
+    records: Iterable[pa.Table]
+    is_whole: bool = False
+
+
+class Feed(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the part: its files are in a directory of this name."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows. Files with another one are not read: they are of an older declaration."""
+
+    def news(self, since: int | None, batch: int) -> News:
+        """All that is there by now; `since` is where the last ones ended, None: nothing was read before. Records are
+        gone through once, to their end, before the batch's version is kept: what the batch must know of them, such as
+        rejected ones, is on the disk by then.
+        """
+
+    def again(self, end: int) -> Iterable[pa.Table]:
+        """What was there before `end`, once more, where the files were lost: only the rows count this time."""

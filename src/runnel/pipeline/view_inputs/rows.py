@@ -1,0 +1,95 @@
+"""The latest rows of a view, as Spark joins them: those at the start of the micro-batch, the same in a repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from runnel.graph.inputs import CHANGE
+from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.tables.feed import News
+from runnel.pipeline.tables.latest import GONE, KEY
+from runnel.pipeline.tables.static import version_of
+from runnel.pipeline.view_inputs.shape import returned
+from runnel.pipeline.view_inputs.source import BLOCK, reader_of
+from runnel.pipeline.view_inputs.spec import ViewSpec
+from runnel.views.changes import DELETE, UPDATE_BEFORE
+from runnel.views.errors import PositionOutOfRange
+from runnel.views.store import ViewReader
+
+SEPARATOR = pa.scalar(b":", pa.binary())
+
+
+class ViewRows:
+    """For `static_frame`; one task reads them all."""
+
+    def __init__(self, spec: ViewSpec) -> None:
+        self._spec = spec
+        self.ddl = spec.ddl_for_the_body
+
+    def rows(self, batch: int, task: int, tasks: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  # there is one
+        feed = ViewFeed(self._spec, reader_of(self._spec))
+        latest = version_of(feed, self._spec.path / "tables" / str(self._spec.number), batch)
+        yield from latest.rows().select(feed.schema.names).to_batches(max_chunksize=BLOCK)
+
+
+class ViewFeed:
+    """The store's change log, or all rows where that does not reach back far enough."""
+
+    def __init__(self, spec: ViewSpec, reader: ViewReader) -> None:
+        self._spec = spec
+        self._reader = reader
+
+    @property
+    def name(self) -> str:
+        return self._spec.view
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._spec.rows
+
+    def news(self, since: int | None, batch: int) -> News:  # noqa: ARG002  # nothing of a view is rejected
+        if since is None:
+            return self._all()
+        try:
+            end = self._reader.ahead(since).latest
+            changes = self._reader.changes(since, until=end).rows
+        except PositionOutOfRange:
+            return self._all()
+        changes = changes.filter(pc.not_equal(changes[CHANGE], UPDATE_BEFORE))
+        return News(since, end, [self._records(changes, pc.equal(changes[CHANGE], DELETE))])
+
+    def again(self, end: int) -> Iterable[pa.Table]:
+        what = f"the rows of the view {self._spec.view} as of position {end}, which its last batch has read, are lost"
+        raise OtherCheckpoint(self._spec.query, what)
+
+    def _all(self) -> News:
+        found = self._reader.snapshot()
+        there = pa.chunked_array([pa.repeat(False, found.rows.num_rows)])
+        return News(0, found.next_position, [self._records(found.rows, there)], is_whole=True)
+
+    def _records(self, kept: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
+        rows = returned(kept, self.schema)
+        keys = key_bytes([kept[name] for name in self._reader.key()])
+        return pa.table([keys, gone, *rows.columns], names=[KEY, GONE, *rows.column_names])
+
+
+def key_bytes(columns: list[pa.ChunkedArray]) -> pa.Array:
+    """Of each row the values of its key, such that other values are other bytes: each with its length before it."""
+    parts: list[pa.Array] = []
+    for column in columns:
+        content = _bytes(column)
+        parts += [pc.binary_length(content).cast(pa.string()).cast(pa.binary()), content]
+    return pc.binary_join_element_wise(*parts, SEPARATOR)
+
+
+def _bytes(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if types.is_binary(kind):
+        return column
+    if types.is_timestamp(kind) or types.is_duration(kind):
+        column = column.cast(pa.int64())
+    return column.cast(pa.string()).cast(pa.binary())

@@ -1,0 +1,89 @@
+"""Everything that must be known to read a view, as one value: it travels to the processes in which Spark reads it."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructType
+
+from runnel.graph.inputs import CHANGE
+from runnel.views.opening import open_store
+from runnel.views.store import ViewReader
+
+PREFIX = "view:"  # no topic has a colon in its name
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """`number` is the place among the query's inputs, `address` the store's. `columns` are those that the view's body
+    returns, but for `_change`. `directory` is where the input keeps what is its own, beside the query's checkpoint.
+    """
+
+    query: str
+    number: int
+    view: str
+    address: str
+    columns: StructType
+    directory: str
+    changes: bool = False
+
+    @cached_property
+    def schema(self) -> StructType:
+        """Of the rows, for Spark. Every column may be null: what is kept is not asked whether it was."""
+        plain = self.columns.toNullable()
+        return plain.add(CHANGE, StringType()) if self.changes else plain
+
+    @property
+    def ddl_for_the_body(self) -> str:
+        """To be asked for in the driver: Spark itself writes it."""
+        return self.schema.toDDL()
+
+    @cached_property
+    def rows(self) -> pa.Schema:
+        """The same for Arrow, without `_change`."""
+        return to_arrow_schema(self.columns.toNullable(), timezone="UTC")
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What its position is kept under, among those of topics."""
+        return PREFIX + self.view, 0
+
+    @property
+    def path(self) -> Path:
+        return Path(self.directory)
+
+    @property
+    def start_file(self) -> Path:
+        """Where the source keeps what it began with."""
+        return self.path / f"start-{self.number}.json"
+
+    @property
+    def agreement(self) -> Path:
+        """Where the sources agree that are made of this one input."""
+        return self.path / f"input-{self.number}"
+
+    @property
+    def snapshot_file(self) -> Path:
+        """The rows of the view when the source began."""
+        return self.path / f"start-{self.number}.arrow"
+
+    def using(self, columns: frozenset[str]) -> ViewSpec:  # noqa: ARG002  # all are read: they are typed already
+        return self
+
+    def open(self) -> ViewReader:
+        return open_store(self.address).reader(self.view)
+
+    def to_text(self) -> str:
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> ViewSpec:
+        spec = pickle.loads(base64.b64decode(text))
+        assert isinstance(spec, cls)
+        return spec

@@ -1,0 +1,224 @@
+"""The driver of an app that may die: a process that is forked for one run, and joins a Java that is there already.
+
+`live` is what it does. The deaths are real: the whole driver is killed, with its connections, its locks and what it
+had written by half. Only Java stays, because a start of Spark takes longer than all the rest; what it remembers of the
+dead driver, its queries and the state of its windows, is thrown away by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import runnel.app.runner
+import runnel.durable
+import runnel.views.postgres
+import runnel.views.sqlite
+from runnel import App, Reading
+from runnel.app.runner import Runner, Running
+from runnel.client import Producer
+from runnel.durable import VARIABLE, durable
+from runnel.errors import RunnelError
+from runnel.graph.derived import Writing
+from runnel.pipeline.batch import Batch, Step
+from runnel.pipeline.steps import publish
+from runnel.pipeline.stream_query import StreamQuery
+from runnel.views.store import Keep
+
+APP = "shop"
+STREAM, WINDOWS, VIEW = "long_stays", "closed_minutes", "clicks_per_minute"
+LATE_BY = 30  # seconds
+PARTITIONS = 2  # of the derived streams
+KEPT = 30  # rows of the view's change log, so few that it is trimmed
+
+
+class Java(NamedTuple):
+    port: int
+    token: str
+
+
+@dataclass(frozen=True)
+class Life:
+    """A run of one output of the app. `wider` gives the view a column more; without `locks` the data directory can be
+    shared, as if it were on two machines; `otherwise` names another way to write, which is wrong; `traced` is a file
+    that gets the driver's syncs and steps.
+    """
+
+    output: str
+    bootstrap: str
+    data: Path
+    by_tasks: bool = False
+    views: str | None = None
+    rows: int = 40
+    begin: str = "earliest"
+    wider: bool = False
+    locks: bool = True
+    otherwise: str = ""
+    traced: Path | None = None
+
+
+def live(life: Life, java: Java, deaths: Path, log: Path) -> None:
+    """Until all is read; 1 if the app says that it cannot go on."""
+    _write_to(log)
+    os.environ |= {VARIABLE: str(deaths), "PYSPARK_PYTHON": sys.executable}
+    try:
+        code = _run(life, java)
+    except BaseException:
+        traceback.print_exc()
+        code = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(life: Life, java: Java) -> int:
+    _prepare(life)
+    running = Running(
+        life.bootstrap,
+        life.data,
+        views=life.views,
+        until_caught_up=True,
+        parallel_from=1 if life.by_tasks else 10**9,
+        spark=_joined(java),
+    )
+    try:
+        Runner(_app(life), running).run()
+    except RunnelError as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+def _app(life: Life) -> App:
+    app = App(APP)
+    clicks = app.stream(
+        "clicks",
+        schema="page string, customer_id long, seconds int, at timestamp",
+        time="at",
+        late=f"{LATE_BY} seconds",
+        read=Reading(rows=life.rows, start=life.begin),
+    )
+    if life.output == STREAM:
+
+        @app.stream(clicks.with_metadata(), key="customer_id", write=Writing(partitions=PARTITIONS))
+        def long_stays(clicks):
+            return clicks.where("seconds > 50").select("customer_id", "_partition", "_offset")
+
+    elif life.output == WINDOWS:
+
+        @app.stream(clicks, key="page", write=Writing(partitions=PARTITIONS))
+        def closed_minutes(clicks):
+            return clicks.groupBy(F.window("at", "1 minute"), "page").count().select("window.start", "page", "count")
+
+    else:
+
+        @app.view(clicks, key=["window", "page"])
+        def clicks_per_minute(clicks):
+            counted = clicks.groupBy(F.window("at", "1 minute"), "page").count()
+            return counted.withColumn("twice", 2 * F.col("count")) if life.wider else counted
+
+    return app
+
+
+# --- Java
+
+
+def _joined(java: Java) -> SparkSession:
+    """The session that is there, without what a dead driver left in it."""
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(java.port), "PYSPARK_GATEWAY_SECRET": java.token}
+    gateway = launch_gateway()
+    SparkContext._ensure_initialized(gateway=gateway)
+    found = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
+    context = SparkContext(gateway=gateway, jsc=found, conf=SparkConf(_jconf=found.getConf()))
+    spark = SparkSession(context)
+    for query in spark.streams.active:
+        query.stop()
+    gateway.jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    return spark
+
+
+def _write_to(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+# --- other ways
+
+
+def _prepare(life: Life) -> None:
+    for store in (runnel.views.sqlite, runnel.views.postgres):
+        store.Keep = partial(Keep, rows=KEPT)
+    if not life.locks:
+        runnel.app.runner.DiskFiles.lock = lambda *_: _NoLock()
+    if life.traced is not None:
+        _trace(life.traced)
+    if life.otherwise:
+        OTHERWISE[life.otherwise]()
+
+
+class _NoLock:
+    def release(self) -> None:
+        """There is none."""
+
+
+def _trace(path: Path) -> None:
+    """Every sync, by the file that it is of, and every step, in their order."""
+    trace = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def told(sync: Callable[[int], None], descriptor: int) -> None:
+        os.write(trace, f"sync {os.readlink(f'/proc/self/fd/{descriptor}')}\n".encode())
+        sync(descriptor)
+
+    os.fsync, os.fdatasync = partial(told, os.fsync), partial(told, os.fdatasync)
+    reach = runnel.durable._reach
+
+    def reached(name: str, side: str) -> None:
+        os.write(trace, f"{name}:{side}\n".encode())
+        reach(name, side)
+
+    runnel.durable._reach = reached
+
+
+class Produce:
+    """What one writes first: every row to a producer, when the batch comes."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+
+    def __call__(self, batch: Batch) -> Batch:
+        rows = batch.frame.collect()
+        with durable("publish.commit"), Producer(self._bootstrap) as producer:
+            for row in rows:
+                producer.submit(self._topic, bytes(row["value"]), key=bytes(row["key"]))
+        return batch
+
+
+class NaiveStreamQuery(StreamQuery):
+    def steps(self) -> tuple[Step, ...]:
+        return (Produce(self.place.kafka.bootstrap, self._stream.topic),)
+
+
+def _produce() -> None:
+    runnel.app.runner.StreamQuery = NaiveStreamQuery
+
+
+def _ignore_the_marker() -> None:
+    publish.is_done = lambda *_: False
+
+
+NAIVE, NO_MARKER = "plain foreachBatch", "the marker is ignored"
+OTHERWISE = {NAIVE: _produce, NO_MARKER: _ignore_the_marker}

@@ -1,0 +1,288 @@
+"""Killed at any durable step, and again, and while it recovers, an app comes to what an undisturbed run gives.
+
+Who looks in between, or reads all the while, sees whole batches. With every change each way of writing dies along a
+chain: at its steps, on either side of each, twice in a row where it is done twice, and at the next one always while the
+last death is made good. The long runs try every step of every way by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import runnel.pipeline
+import runnel.views
+from runnel import Broker
+from tests.contract.views.postgres_server import Postgres, postgres_server
+from tests.pipeline import test_tables, test_views_as_inputs
+from tests.pipeline.crash_driver import NAIVE, NO_MARKER, STREAM, VIEW, WINDOWS, Life
+from tests.pipeline.crash_engine import Engine, engine
+from tests.pipeline.crash_scene import ALL_AT_ONCE, Scene, check_stays
+
+# The steps of each way of writing, in the order in which a run does them.
+SOURCE = ("source.start", "checkpoint.sync", "source.aside")
+BY_DRIVER = ("publish.open", *SOURCE, "publish.begin", "publish.write", "publish.commit")
+BY_TASKS = ("publish.open", *SOURCE, "publish.begin", "publish.write in a task", "publish.commit")
+POSTGRES = ("view.store", "view.create", "view.claim", *BY_DRIVER, "view.commit", "view.trim", "view.migrate")
+SQLITE = ("view.file", *POSTGRES)
+
+ONLY_ONCE = {"source.start", "view.file", "view.store", "view.create", "view.migrate"}
+ONCE_A_RUN = {"publish.open", "view.claim"}
+WIDER = "view.migrate"  # is a step of a run whose view has a column more than before
+
+WAYS = {
+    "a stream by the driver": BY_DRIVER,
+    "a stream by tasks": BY_TASKS,
+    "a view in SQLite": SQLITE,
+    "a view in PostgreSQL": POSTGRES,
+}
+# Without those that are the same, in the same order, in another chain.
+CHAINS = {
+    "a stream by the driver": BY_DRIVER,
+    "a stream by tasks": ("source.aside", "publish.begin", "publish.write in a task", "publish.commit"),
+    "a view in SQLite": SQLITE,
+    "a view in PostgreSQL": tuple(step for step in POSTGRES if step.startswith("view.") or step == "publish.commit"),
+}
+
+# Steps of inputs that are no streams have tests of their own.
+ELSEWHERE = {
+    "table.version": "tests/pipeline/test_tables.py",
+    "table.batch": "tests/pipeline/test_tables.py",
+    "table.partitions": "tests/unit/pipeline/tables/test_partitions.py",
+    "view.found": "tests/pipeline/test_views_as_inputs.py",
+}
+
+
+def points_of(step: str) -> list[str]:
+    """Where a run dies, and the next, and so on. In a batch after the first that is made good, and then in this."""
+    if step in ONLY_ONCE:
+        return [f"{step}:before:1", f"{step}:before:1", f"{step}:after:1"]
+    first = 1 if step in ONCE_A_RUN else 2
+    return [f"{step}:{side}:{time}" for side in ("before", "after") for time in (first, 1)]
+
+
+def test_every_durable_step_is_tried():
+    sources = [path for each in (runnel.pipeline, runnel.views) for path in Path(each.__file__).parent.rglob("*.py")]
+    names = {name for path in sources for name in re.findall(r'durable\("([^"]+)"\)', path.read_text())}
+    names -= {*test_tables.STEPS, *test_views_as_inputs.STEPS}  # which try theirs by themselves
+    here = {step for steps in CHAINS.values() for step in steps}
+    assert here == {step for steps in WAYS.values() for step in steps}
+    assert names == here | set(ELSEWHERE)
+    for name, path in ELSEWHERE.items():
+        assert f'"{name}' in Path(__file__).parents[2].joinpath(path).read_text()
+
+
+# --- what the tests stand on
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with engine(tmp_path_factory.mktemp("spark")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def other_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """That of another machine."""
+    with engine(tmp_path_factory.mktemp("other-spark")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server() as found:
+        yield found
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as found:
+        yield found
+
+
+@pytest.fixture
+def stream(broker: Broker, spark: Engine, tmp_path: Path) -> Scene:
+    return Scene(broker, spark, Life(STREAM, broker.bootstrap, tmp_path / "data"))
+
+
+@pytest.fixture
+def scene(way: str, broker: Broker, spark: Engine, tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
+    return Scene(broker, spark, life_of(way, broker, tmp_path / "data", request))
+
+
+def life_of(way: str, broker: Broker, data: Path, request: pytest.FixtureRequest) -> Life:
+    if way == "a view in PostgreSQL":
+        postgres = request.getfixturevalue("postgres")
+        database = f"views_{abs(hash(str(data)))}"
+        postgres.run(f"CREATE DATABASE {database}")
+        return Life(VIEW, broker.bootstrap, data, views=postgres.url_of("runnel", database))
+    if way == "a view in SQLite":
+        return Life(VIEW, broker.bootstrap, data)
+    return Life(STREAM, broker.bootstrap, data, by_tasks=way == "a stream by tasks")
+
+
+# --- deaths
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("way", CHAINS)
+def test_it_dies_along_a_chain_and_each_death_is_made_good(scene, way):
+    with scene.watched():
+        for step in CHAINS[way]:
+            scene.life = replace(scene.life, wider=scene.life.wider or step == WIDER)
+            for point in points_of(step):
+                scene.die(point)
+        scene.end()
+
+
+STEPS = [(way, step) for way, steps in WAYS.items() for step in steps]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("deaths", ["once", "twice", "and during recovery"])
+@pytest.mark.parametrize(("way", "step"), STEPS, ids=lambda each: each)
+def test_it_dies_at_a_step_and_comes_back(scene, way, step, deaths, side):
+    points = [point for point in points_of(step) if f":{side}:" in point]
+    if step == WIDER:
+        scene.feed()
+        scene.spark.run(scene.life)
+        scene.life = replace(scene.life, wider=True)
+    with scene.watched():
+        for point in points[: 1 if deaths == "once" else 2]:
+            scene.die(point)
+        if deaths == "and during recovery":
+            for again in ("publish.open:after:1", "checkpoint.sync:after:1", "publish.commit:before:1"):
+                scene.die(again)
+        scene.feed()
+        scene.end()
+    scene.feed()
+    scene.end()
+
+
+@pytest.mark.servers
+def test_what_a_window_remembers_survives_a_death_after_the_commit(broker, spark, tmp_path):
+    scene = Scene(broker, spark, Life(WINDOWS, broker.bootstrap, tmp_path / "data"))
+    for point in ("publish.commit:after:2", "publish.commit:after:1", "publish.commit:before:1"):
+        scene.die(point)
+    scene.end()
+
+
+@pytest.mark.servers
+def test_where_a_stream_began_is_kept(stream):
+    stream.life = replace(stream.life, begin="latest")
+    stream.send(100)
+    stream.first = stream.sent
+    stream.spark.run(stream.life)
+    stream.send(100)
+    stream.spark.die(stream.life, "publish.commit:before:1")
+    stream.end()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("way", ["a stream by the driver", "a view in SQLite"])
+def test_an_entry_of_the_checkpoint_is_on_the_disk_before_its_batch_takes_effect(scene, tmp_path):
+    trace = tmp_path / "trace"
+    scene.feed()
+    scene.spark.run(replace(scene.life, traced=trace))
+    offsets = scene.life.data / "queries" / scene.life.output / "checkpoint" / "offsets"
+    before, *batches = trace.read_text().split("checkpoint.sync:before\n")
+    assert not re.search("publish.begin|view.commit", before)
+    for number, lines in enumerate(batches):
+        syncs, after, effects = lines.partition("checkpoint.sync:after\n")
+        assert after
+        assert syncs.count(f"sync {offsets / str(number)}\n") == 1
+        assert syncs.count(f"sync {offsets}\n") == 1
+        assert effects.count("view.commit:after" if scene.is_view else "publish.commit:after") == 1
+        assert not re.search(f"sync {offsets}", effects)
+    assert len(batches) > 2
+
+
+@pytest.mark.servers
+def test_a_checkpoint_that_is_not_that_of_its_output_is_refused(stream):
+    """As after a power cut on a disk that lies, or with an older copy of the directory."""
+    stream.die("publish.commit:after:2")
+    offsets = stream.life.data / "queries" / STREAM / "checkpoint" / "offsets"
+    last = max((path for path in offsets.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    entry = last.read_text()
+    (offsets / f".{last.name}.crc").unlink()
+    last.write_text(re.sub(r'"next": *{"0": *(\d+)', lambda found: found[0].replace(found[1], "1"), entry))
+    assert last.read_text() != entry
+    assert "its output has read other records in batch" in stream.spark.fail(stream.life)
+    last.unlink()
+    assert "its output is at batch" in stream.spark.fail(stream.life)
+    stream.check_whole()
+
+
+# --- one that is not dead
+
+
+@pytest.mark.parametrize(
+    ("way", "point"),
+    [
+        pytest.param("a stream by the driver", "publish.commit:before:2", marks=pytest.mark.servers),
+        pytest.param("a stream by tasks", "publish.commit:before:2", marks=pytest.mark.soak),
+        pytest.param("a view in SQLite", "publish.commit:after:2", marks=pytest.mark.servers),
+        pytest.param("a view in PostgreSQL", "view.commit:before:2", marks=pytest.mark.soak),
+    ],
+)
+def test_a_driver_that_wakes_up_beside_its_successor_is_fenced_and_says_so(scene, way, point, other_spark):
+    scene.life = replace(scene.life, locks=False)
+    scene.feed()
+    with scene.watched():
+        sleeper = scene.spark.pause(scene.life, point)
+        other_spark.run(scene.life)
+        scene.check_exact()
+        os.kill(sleeper.pid, signal.SIGCONT)
+        sleeper.join()
+        assert sleeper.exitcode == 1, scene.spark.log()
+        assert "has taken" in scene.spark.log()
+        scene.check_exact()
+        scene.feed()
+        other_spark.run(scene.life)
+        scene.check_exact()
+
+
+@pytest.mark.servers
+def test_a_commit_that_comes_just_before_its_successor_opens_counts(stream, other_spark):
+    stream.life = replace(stream.life, locks=False)
+    stream.feed()
+    last = stream.spark.pause(stream.life, "publish.commit:before:2")
+    successor = other_spark.pause(stream.life, "publish.open:before:1")
+    stream.spark.put("publish.commit:after:1")
+    os.kill(last.pid, signal.SIGCONT)
+    last.join()
+    os.kill(successor.pid, signal.SIGCONT)
+    successor.join()
+    assert successor.exitcode == 0, other_spark.log()
+    stream.check_exact()
+
+
+# --- it can fail
+
+
+@pytest.mark.servers
+def test_plain_produce_is_right_until_it_dies(stream):
+    stream.life = replace(stream.life, otherwise=NAIVE, rows=ALL_AT_ONCE)
+    stream.send(60)
+    stream.spark.run(stream.life)
+    check_stays(stream.read()[STREAM], list(range(60)))
+    stream.send(60)
+    stream.spark.die(stream.life, "publish.commit:after:1")
+    stream.spark.run(stream.life)
+    with pytest.raises(AssertionError, match="there twice"):
+        check_stays(stream.read()[STREAM], list(range(120)))
+
+
+@pytest.mark.servers
+def test_without_a_look_at_the_marker_a_death_after_the_commit_is_found(stream):
+    stream.life = replace(stream.life, otherwise=NO_MARKER)
+    stream.die("publish.commit:after:1")
+    with pytest.raises(AssertionError, match="published twice"):
+        stream.end()

@@ -1,0 +1,60 @@
+"""The broker beside an app lives as long as the app, and no longer."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from runnel.app.local_broker import local_broker
+from runnel.client import Admin
+from tests.abuse.broker_process import wait_until
+
+OWNER = """
+import sys
+from pathlib import Path
+from runnel.app.local_broker import local_broker
+with local_broker(Path(sys.argv[1]), "127.0.0.1:0") as bootstrap:
+    print(bootstrap, flush=True)
+    sys.stdin.read()
+"""
+
+
+def owner_of(data: Path) -> str:
+    """The number of the process that has the directory; nothing while it changes."""
+    return (data / ".lock").read_text().strip()
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_it_ends_when_the_app_is_killed(tmp_path):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path / "log")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline()
+        broker = int(owner_of(tmp_path / "log"))
+        owner.kill()
+    wait_until(lambda: not is_there(broker), "the broker has ended, too")
+
+
+def test_one_that_ends_is_started_again_at_its_address(tmp_path, caplog):
+    data = tmp_path / "log"
+    with local_broker(data, "127.0.0.1:0") as bootstrap:
+        with Admin(bootstrap) as admin:
+            admin.create("clicks", partitions=1)
+        first = owner_of(data)
+        os.kill(int(first), signal.SIGKILL)
+        wait_until(lambda: owner_of(data) not in ("", first), "another process has the directory")
+        with Admin(bootstrap) as admin:
+            assert [topic.name for topic in admin.topics()] == ["clicks"]
+        second = owner_of(data)
+    assert not is_there(int(second))
+    assert "the broker ended with code -9" in caplog.text

@@ -1,0 +1,61 @@
+"""What SIGTERM and Ctrl-C do to a program that runs an app."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from runnel.cli.ending import ending
+
+TWICE = """
+import os, signal
+from runnel.cli.ending import ending
+with ending(is_whole=True) as asked:
+    asked.call(lambda: print("asked", flush=True))
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        print("waited", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_start(number, code):
+    with pytest.raises(SystemExit) as ended, ending(is_whole=False):
+        signal.raise_signal(number)
+    assert ended.value.code == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_where_there_is_no_other_end_it_is_a_good_one(number):
+    with pytest.raises(SystemExit) as ended, ending(is_whole=True):
+        signal.raise_signal(number)
+    assert ended.value.code == 0
+
+
+def test_what_runs_is_asked_to_stop():
+    asked_for = []
+    with ending(is_whole=False) as asked:
+        asked.call(lambda: asked_for.append(1))
+        signal.raise_signal(signal.SIGTERM)
+        assert asked_for == [1]
+        assert asked.code == 143
+
+
+def test_without_a_signal_the_code_is_0():
+    with ending(is_whole=False) as asked:
+        assert asked.code == 0
+
+
+def test_the_handlers_from_before_come_back():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with ending(is_whole=True):
+        assert signal.getsignal(signal.SIGTERM) != before[0]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_second_signal_does_not_wait():
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "asked\n")

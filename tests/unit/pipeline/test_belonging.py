@@ -1,0 +1,125 @@
+"""Whether outputs and a data directory belong together is known before anybody is fenced."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from runnel import App, Broker
+from runnel.client.transaction import Transaction
+from runnel.pipeline.belonging import check_outputs
+from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.kafka import Kafka
+from runnel.pipeline.markers import Marker
+from runnel.pipeline.place import Place
+from runnel.pipeline.sinks.publisher import Publisher
+from runnel.pipeline.source import aside
+from runnel.views import store
+
+OURS, ANOTHER = "7c3e", "9b01"
+KEPT = pa.schema([("page", pa.string()), ("count", pa.int64())])
+
+
+@pytest.fixture
+def app():
+    app = App("shop")
+    clicks = app.stream("clicks", schema="page string")
+    app.view(clicks, key="page", name="pages")(lambda clicks: clicks)
+
+    @app.stream(clicks)
+    def stays(clicks):
+        return clicks
+
+    return app
+
+
+@pytest.fixture
+def place(tmp_path):
+    with Broker() as broker:
+        yield Place("shop", Kafka(broker.bootstrap), tmp_path, str(tmp_path))
+
+
+@pytest.fixture
+def cluster(place):
+    with place.kafka.cluster() as cluster:
+        yield cluster
+
+
+def begin(place, output, *, planned):
+    """A checkpoint as Spark would have left it."""
+    checkpoint = place.checkpoint_of(output)
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": OURS}))
+    for batch in range(planned + 1):
+        (checkpoint / "offsets" / str(batch)).touch()
+
+
+def publish(cluster, place, output, checkpoint, batch):
+    """What a query of this output would have left; the publisher stays the one in force."""
+    marks = place.marks_of(output)
+    place.kafka.make_topic(marks, partitions=1)
+    publisher = Publisher(cluster, output, name=place.id_of(output), marks=marks, late=f"{output}.late")
+    publisher.open()
+    publisher.publish(Marker(output, batch, checkpoint, {}), {}, aside.SCHEMA.empty_table())
+    return publisher
+
+
+def keep(place, output, checkpoint, batch):
+    writer = place.store().writer(store.Declared(output, ("page",), KEPT), output)
+    writer.claim()
+    writer.apply(KEPT.empty_table(), store.Marker(output, batch, checkpoint, {}))
+    writer.close()
+
+
+def test_a_first_start(app, place):
+    check_outputs(place, app.graph.outputs)
+
+
+def test_a_start_that_goes_on(app, place, cluster):
+    for output in ("stays", "pages"):
+        begin(place, output, planned=4)
+    publish(cluster, place, "stays", OURS, 3)
+    keep(place, "pages", OURS, 4)
+    check_outputs(place, app.graph.outputs)
+
+
+def test_a_directory_without_a_checkpoint(app, place, cluster):
+    publish(cluster, place, "stays", ANOTHER, 3)
+    with pytest.raises(OtherCheckpoint, match="stays cannot go on: its output was made by checkpoint 9b01"):
+        check_outputs(place, app.graph.outputs)
+
+
+def test_the_checkpoint_of_another_directory(app, place, cluster):
+    begin(place, "stays", planned=4)
+    publish(cluster, place, "stays", ANOTHER, 3)
+    with pytest.raises(OtherCheckpoint, match="and this is 7c3e"):
+        check_outputs(place, app.graph.outputs)
+
+
+def test_an_older_state_of_the_directory(app, place, cluster):
+    begin(place, "stays", planned=4)
+    publish(cluster, place, "stays", OURS, 5)
+    with pytest.raises(OtherCheckpoint, match="its output is at batch 5, and the checkpoint at 4"):
+        check_outputs(place, app.graph.outputs)
+
+
+def test_a_view_that_another_directory_made(app, place):
+    keep(place, "pages", ANOTHER, 0)
+    with pytest.raises(OtherCheckpoint, match="pages cannot go on"):
+        check_outputs(place, app.graph.outputs)
+
+
+def test_nobody_is_fenced(app, place, cluster):
+    running = publish(cluster, place, "stays", ANOTHER, 3)
+    with pytest.raises(OtherCheckpoint):
+        check_outputs(place, app.graph.outputs)
+    running.publish(Marker("stays", 4, ANOTHER, {}), {}, aside.SCHEMA.empty_table())
+
+
+def test_what_is_open_at_this_moment_is_not_waited_for(app, place, cluster):
+    begin(place, "stays", planned=4)
+    publish(cluster, place, "stays", OURS, 4)
+    transaction = Transaction(cluster, place.id_of("stays"))
+    transaction.init()
+    transaction.begin([(place.marks_of("stays"), 0)])
+    check_outputs(place, app.graph.outputs)
