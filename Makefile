@@ -20,7 +20,7 @@ test: $(READY) ## run the fast tests on all cores; needs nothing but Python
 
 test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, kcat, npm and a C compiler
 	@.ci/require-java
-	@$(BIN)/pytest -m servers
+	@$(BIN)/pytest -n 2 --dist loadfile -m servers
 
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

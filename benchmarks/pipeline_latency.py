@@ -44,7 +44,7 @@ class Sample:
 
 def run(options: Options) -> list[Figure]:
     options = few_rounds(options)
-    seconds, warm_up = options.size(full=20, quick=6), options.size(full=6, quick=3)
+    seconds, warm_up = options.size(full=16, quick=6), options.size(full=6, quick=3)
     copies: list[Sample] = []
     views: list[Sample] = []
     peers: list[Sample] = []

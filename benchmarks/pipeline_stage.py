@@ -18,7 +18,7 @@ from benchmarks.pipeline_environment import Environment
 from benchmarks.pipeline_events import Kind, fill
 from benchmarks.pipeline_sessions import OURS, PEER, Session, session
 
-ROUNDS = 3
+ROUNDS = "RUNNEL_BENCH_ROUNDS"
 SIZES = "RUNNEL_BENCH_EVENTS"
 
 
@@ -59,8 +59,8 @@ def stage() -> Iterator[Stage]:
 
 
 def few_rounds(options: Options) -> Options:
-    """A round takes minutes, not seconds."""
-    return replace(options, rounds=min(options.rounds, ROUNDS))
+    """A round takes minutes, not seconds: three of them unless the environment variable names another number."""
+    return replace(options, rounds=min(options.rounds, int(os.environ.get(ROUNDS, "3"))))
 
 
 def sizes(options: Options) -> list[int]:
