@@ -43,6 +43,7 @@ class Engine:
         self._java = java
         self._deaths = directory / "deaths"
         self._log = directory / "log"
+        self._running: list[BaseProcess] = []
 
     def run(self, life: Life) -> None:
         """Until all is read, or the AssertionError says why not."""
@@ -73,13 +74,22 @@ class Engine:
 
     def start(self, life: Life, point: str = "", by: signal.Signals = signal.SIGKILL) -> BaseProcess:
         """`point` is a place and which time, such as publish.commit:after:2."""
+        self.kill()
         for left in self._deaths.iterdir():
             left.unlink()
         if point:
             self.put(point, by)
         running = FORKS.Process(target=live, args=(life, self._java, self._deaths, self._log), daemon=True)
         running.start()
+        self._running.append(running)
         return running
+
+    def kill(self) -> None:
+        """Whoever still runs, or stands still."""
+        for running in self._running:
+            running.kill()
+            running.join()
+        self._running.clear()
 
     def put(self, point: str, by: signal.Signals = signal.SIGKILL) -> None:
         place, _, count = point.rpartition(":")
@@ -104,8 +114,12 @@ def engine(directory: Path) -> Iterator[Engine]:
         assert host.stdout is not None
         line = host.stdout.readline()
         assert line, f"Spark did not start:\n{(directory / 'log').read_text()}"
-        yield Engine(Java(*json.loads(line)), directory)
-        host.communicate()
+        spark = Engine(Java(*json.loads(line)), directory)
+        try:
+            yield spark
+        finally:
+            spark.kill()
+            host.communicate()
 
 
 def wait_until(condition, what: str) -> None:

@@ -16,6 +16,7 @@ from runnel.pipeline.markers import Marker, is_done
 from runnel.pipeline.sinks.outgoing import settled
 from runnel.pipeline.sinks.parallel import write_in_parallel
 from runnel.pipeline.sinks.publisher import Publisher, shared_out
+from runnel.pipeline.steps.collect import as_arrow
 
 
 class Publish:
@@ -51,7 +52,7 @@ class Publish:
         return self._by_the_driver(batch)
 
     def _by_the_driver(self, batch: Batch) -> Batch:
-        rows = batch.frame.toArrow()
+        rows = as_arrow(batch.frame)
         counted = self._counted(batch)
         contents = shared_out(settled(rows, batch.query), self._topic, self._partitions, batch.number)
         self._publisher.publish(mark_of(batch), contents, counted.aside)
