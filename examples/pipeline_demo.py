@@ -239,19 +239,19 @@ def sums_table(demo: Demo) -> Table:
     return table
 
 
-INTRODUCTION = """The app examples/shop.py on Spark: a view counts clicks per minute and page, and
-long stays become a topic of their own. Stragglers and broken clicks come in, too.
-The app is killed with SIGKILL in the middle of it, and started again.
+INTRODUCTION = """The app examples/shop.py on Spark: a view counts clicks per minute and page,
+and long stays become a topic of their own. Stragglers and broken clicks come
+in, too. The app is killed with SIGKILL in the middle of it, and started again.
 """
 
 
 def summary(demo: Demo) -> str:
     return f"""
 [bold green]{demo.clicks.sent:,} clicks, each of them once: counted, late or rejected.[/]
-The view equals a count in plain Python, and so do the {demo.stays:,} records of {STREAM},
-though the app was killed while it wrote both.
+The view equals a count in plain Python, and so do the {demo.stays:,} records of
+{STREAM}, though the app was killed while it wrote both.
 
-Read on: examples/shop.py, docs/tutorial/first-app.md, docs/explanation/pipeline.md"""
+Read on: examples/shop.py, docs/tutorial/first-app.md"""
 
 
 def failure(demo: Demo, folder: Path) -> str:

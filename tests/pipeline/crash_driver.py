@@ -39,7 +39,7 @@ from runnel.views.store import Keep
 APP = "shop"
 STREAM, WINDOWS, VIEW = "long_stays", "closed_minutes", "clicks_per_minute"
 LATE_BY = 30  # seconds
-PARTITIONS = 2  # of the derived streams
+PARTITIONS = 4  # of the derived streams
 KEPT = 30  # rows of the view's change log, so few that it is trimmed
 
 

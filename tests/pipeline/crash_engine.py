@@ -58,26 +58,29 @@ class Engine:
         assert running.exitcode == 1, f"the run ended with {running.exitcode}:\n{self.log()}"
         return self.log()
 
-    def die(self, life: Life, point: str) -> None:
-        """Until it has died there. If a worker of Spark's has, the driver may get over it and come to its end."""
-        running = self.start(life, point)
+    def die(self, life: Life, *points: str) -> None:
+        """Until it has died at all of them. Several of Spark's processes may die in one run: the driver gets over it, as
+        long as it thinks that this makes sense.
+        """
+        running = self.start(life, *points)
         running.join(LIMIT)
-        assert running.exitcode is not None, f"it did not come to {point}, and not to an end:\n{self.log()}"
-        assert not os.listdir(self._deaths), f"it ended with {running.exitcode}, and not at {point}:\n{self.log()}"
+        assert running.exitcode is not None, f"it did not come to {points}, and not to an end:\n{self.log()}"
+        left = os.listdir(self._deaths)
+        assert not left, f"it ended with {running.exitcode} before {left}:\n{self.log()}"
 
     def pause(self, life: Life, point: str) -> BaseProcess:
         """Until it is there; then it stands still, as on a machine that sleeps. SIGCONT lets it go on."""
-        running = self.start(life, point, signal.SIGSTOP)
+        running = self.start(life, point, by=signal.SIGSTOP)
         wait_until(lambda: running.exitcode is not None or _state(running) == "T", f"{point}:\n{self.log()}")
         assert running.exitcode is None, f"it ended with {running.exitcode}, and not at {point}:\n{self.log()}"
         return running
 
-    def start(self, life: Life, point: str = "", by: signal.Signals = signal.SIGKILL) -> BaseProcess:
-        """`point` is a place and which time, such as publish.commit:after:2."""
+    def start(self, life: Life, *points: str, by: signal.Signals = signal.SIGKILL) -> BaseProcess:
+        """A point is a place and which time, such as publish.commit:after:2."""
         self.kill()
         for left in self._deaths.iterdir():
             left.unlink()
-        if point:
+        for point in points:
             self.put(point, by)
         running = FORKS.Process(target=live, args=(life, self._java, self._deaths, self._log), daemon=True)
         running.start()

@@ -131,10 +131,10 @@ class Scene:
         done = len(numbers_below(self.positions()))
         self.send(max(0, BACKLOG - (self.sent - done)))
 
-    def die(self, point: str) -> None:
+    def die(self, *points: str) -> None:
         """Let a run die, and look at what is there."""
         self.feed()
-        self.spark.die(self.life, point)
+        self.spark.die(self.life, *points)
         self.check_whole()
 
     def end(self) -> None:

@@ -32,8 +32,9 @@ BY_TASKS = ("publish.open", *SOURCE, "publish.begin", "publish.write in a task",
 POSTGRES = ("view.store", "view.create", "view.claim", *BY_DRIVER, "view.commit", "view.trim", "view.migrate")
 SQLITE = ("view.file", *POSTGRES)
 
-ONLY_ONCE = {"source.start", "view.file", "view.store", "view.create", "view.migrate"}
+ONLY_ONCE = {"view.file", "view.store", "view.create", "view.migrate"}
 ONCE_A_RUN = {"publish.open", "view.claim"}
+IN_SPARK = {"source.aside", "publish.write in a task"}  # steps of its processes, which the driver replaces
 WIDER = "view.migrate"  # is a step of a run whose view has a column more than before
 
 WAYS = {
@@ -59,12 +60,19 @@ ELSEWHERE = {
 }
 
 
-def points_of(step: str) -> list[str]:
-    """Where a run dies, and the next, and so on. In a batch after the first that is made good, and then in this."""
+def points_of(step: str, sides: tuple[str, ...] = ("before", "after")) -> list[tuple[str, ...]]:
+    """Where a run dies, and the next, and so on; a driver's death ends its run. First in a batch after the one that is
+    made good, and then in the one that is.
+    """
+    if step == "source.start":  # of Spark's, and done only once
+        points = (f"{step}:before:1", f"{step}:before:2", f"{step}:after:1")
+        return [tuple(point for point in points if point.split(":")[1] in sides)]
     if step in ONLY_ONCE:
-        return [f"{step}:before:1", f"{step}:before:1", f"{step}:after:1"]
+        return [(f"{step}:{side}:1",) for side in sides for _ in range(2 if side == "before" else 1)]
+    if step in IN_SPARK:
+        return [(f"{step}:{side}:1", f"{step}:{side}:3") for side in sides]
     first = 1 if step in ONCE_A_RUN else 2
-    return [f"{step}:{side}:{time}" for side in ("before", "after") for time in (first, 1)]
+    return [(f"{step}:{side}:{time}",) for side in sides for time in (first, 1)]
 
 
 def test_every_durable_step_is_tried():
@@ -136,8 +144,8 @@ def test_it_dies_along_a_chain_and_each_death_is_made_good(scene, way):
     with scene.watched():
         for step in CHAINS[way]:
             scene.life = replace(scene.life, wider=scene.life.wider or step == WIDER)
-            for point in points_of(step):
-                scene.die(point)
+            for points in points_of(step):
+                scene.die(*points)
         scene.end()
 
 
@@ -149,14 +157,16 @@ STEPS = [(way, step) for way, steps in WAYS.items() for step in steps]
 @pytest.mark.parametrize("deaths", ["once", "twice", "and during recovery"])
 @pytest.mark.parametrize(("way", "step"), STEPS, ids=lambda each: each)
 def test_it_dies_at_a_step_and_comes_back(scene, way, step, deaths, side):
-    points = [point for point in points_of(step) if f":{side}:" in point]
+    first, *others = points_of(step, (side,))
     if step == WIDER:
         scene.feed()
         scene.spark.run(scene.life)
         scene.life = replace(scene.life, wider=True)
     with scene.watched():
-        for point in points[: 1 if deaths == "once" else 2]:
-            scene.die(point)
+        scene.die(*(first[:1] if deaths == "once" else first))
+        if deaths != "once":
+            for points in others:
+                scene.die(*points)
         if deaths == "and during recovery":
             for again in ("publish.open:after:1", "checkpoint.sync:after:1", "publish.commit:before:1"):
                 scene.die(again)
