@@ -138,6 +138,8 @@ def _joined(java: Java) -> SparkSession:
     """The session that is there, without what a dead driver left in it."""
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(java.port), "PYSPARK_GATEWAY_SECRET": java.token}
     gateway = launch_gateway()
+    # Java tells Python when it has thrown an object away: not one of a dead driver, which had the same number.
+    gateway.gateway_property.pool.next_id = 1000 * os.getpid()
     SparkContext._ensure_initialized(gateway=gateway)
     found = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
     context = SparkContext(gateway=gateway, jsc=found, conf=SparkConf(_jconf=found.getConf()))

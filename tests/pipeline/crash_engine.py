@@ -59,8 +59,8 @@ class Engine:
         return self.log()
 
     def die(self, life: Life, *points: str) -> None:
-        """Until it has died at all of them. Several of Spark's processes may die in one run: the driver gets over it, as
-        long as it thinks that this makes sense.
+        """Until it has died at all of them. Several of Spark's processes may die in one run: the driver gets over it,
+        as long as it thinks that this makes sense.
         """
         running = self.start(life, *points)
         running.join(LIMIT)

@@ -85,8 +85,8 @@ MUTANTS = [
         "clicks that were told as late are counted as well, or nowhere",
         "pipeline/source/rows.py",
         "        low = moment.watermark * MICROSECONDS if moment else 0\n",
-        "        there = aside.directory_of(self._spec.path, moment.batch) if moment else self._spec.path\n"
-        "        is_repeat = (there / aside._name(self._spec.number, self._range)).exists()\n"
+        "        there = aside.directory_of(self._spec.path, moment.batch if moment else 0)\n"
+        "        is_repeat = aside.path_of(there, self._spec.number, self._range).exists()\n"
         "        low = moment.watermark * MICROSECONDS if moment and not is_repeat else 0\n",
         (BY_DRIVER.format("publish.begin", "before"), BY_TASKS.format("publish.commit", "before")),
     ),

@@ -35,6 +35,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Less would be measured after each row, which takes longer than all else. A micro-batch has its limit of bytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.python.unix.domain.socket.enabled": "true",
     # The default one starts a `chmod` for every file: three times the whole micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (

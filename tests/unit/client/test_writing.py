@@ -13,7 +13,7 @@ from runnel.client.ticket import Generation, Ticket
 from runnel.client.writing import write
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from runnel.records import Record, parse_header
+from runnel.records import Codec, Record, parse_header, records_of
 from tests.unit.client.scripted_cluster import PLACE, asked, produced, scripted_cluster
 
 OTHER = ("orders", 1)
@@ -42,6 +42,18 @@ def test_a_batch_has_the_producer_of_the_ticket():
     assert (body["transactional_id"], body["acks"]) == ("shop", -1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.count) == (9, 4, 0, 2)
     assert header.is_transactional
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_what_is_compressed_already_is_not_compressed_again(codec):
+    given = [body.compressed(Codec.ZSTD) for body in of(b"a", b"b" * 1_000)]
+    with scripted_cluster({Api.PRODUCE: [produced(0)]}) as (cluster, broker):
+        assert write(cluster, TICKET, {PLACE: given}, codec=codec) == {PLACE: 2}
+    (body,) = asked(broker, Api.PRODUCE)
+    batch = body["topic_data"][0]["partition_data"][0]["records"]
+    assert parse_header(batch).is_transactional
+    assert parse_header(batch).codec is Codec.ZSTD
+    assert [record.value for record in records_of(batch)] == [b"a", b"b" * 1_000]
 
 
 def test_batches_are_numbered_one_after_the_other():
