@@ -6,11 +6,13 @@ A query has a directory of its own: Spark's checkpoint, the rows that sources pu
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -224,7 +226,10 @@ def _inputs(
     spark: SparkSession, place: Place, output: Derived | View, known: Known, directory: Path
 ) -> tuple[Spec | ViewSpec, ...]:
     """How each of them is read, in their order."""
-    every = [_spec(place, output, number, each, known, directory) for number, each in enumerate(output.inputs)]
+    shutil.rmtree(directory / "agreements", ignore_errors=True)  # of the runs before
+    run = uuid4().hex
+    found = [_spec(place, output, number, each, known, directory) for number, each in enumerate(output.inputs)]
+    every = [replace(spec, run=run) for spec in found]
     used = used_columns(spark, output.body, [spec.ddl_for_the_body for spec in every])
     return tuple(spec if columns is None else spec.using(columns) for spec, columns in zip(every, used, strict=True))
 

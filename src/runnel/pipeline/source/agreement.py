@@ -43,6 +43,7 @@ class Agreement:
     def decide(self, start: Offsets, end: Offsets) -> Offsets:
         """What is decided of nothing new need not be told."""
         if end != start:
+            self._decision.parent.mkdir(parents=True, exist_ok=True)  # a later run removes what it finds
             temporary = self._decision.with_suffix(f".{os.getpid()}")
             temporary.write_text(json.dumps([start.to_json(), end.to_json()]))
             temporary.replace(self._decision)

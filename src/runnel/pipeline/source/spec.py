@@ -50,6 +50,7 @@ class Spec:
     skip_gone: bool = False
     key: tuple[str, ...] | None = None
     changes: bool = False
+    run: str = ""
 
     @property
     def ddl(self) -> str:
@@ -116,8 +117,8 @@ class Spec:
 
     @property
     def agreement(self) -> Path:
-        """Where the sources agree that are made of this one input."""
-        return self.path / f"input-{self.number}"
+        """Where the sources agree that are made of this one input, in one run: one before it may not have ended yet."""
+        return self.path / "agreements" / f"{self.number}-{self.run}"
 
     def to_text(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()

@@ -32,6 +32,7 @@ class ViewSpec:
     columns: StructType
     directory: str
     changes: bool = False
+    run: str = ""
 
     @cached_property
     def schema(self) -> StructType:
@@ -65,8 +66,8 @@ class ViewSpec:
 
     @property
     def agreement(self) -> Path:
-        """Where the sources agree that are made of this one input."""
-        return self.path / f"input-{self.number}"
+        """Where the sources agree that are made of this one input, in one run: one before it may not have ended yet."""
+        return self.path / "agreements" / f"{self.number}-{self.run}"
 
     @property
     def snapshot_file(self) -> Path:
