@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +13,7 @@ from runnel.graph.formats import Columns
 from runnel.graph.inputs import CHANGE, METADATA
 from runnel.graph.reading import Reading
 from runnel.graph.types import quoted
+from runnel.pipeline.source.own_files import OwnFiles
 
 BEAT = "_runnel_beat"  # true in a row that is none: it only lets the watermark go on
 METADATA_TYPES = {
@@ -28,7 +27,7 @@ METADATA_TYPES = {
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(OwnFiles):
     """`number` is the place among the query's inputs. `wanted` are the columns that the body uses: others are null.
     None: all. `directory` is where the source keeps what is its own, beside the query's checkpoint. With `skip_gone`,
     records that were deleted before they were read are passed over, and told. A `key` is a table's: its latest rows, or
@@ -102,29 +101,6 @@ class Spec:
         return is_time or self.key is not None or self.is_wanted(name)
 
     @property
-    def path(self) -> Path:
-        return Path(self.directory)
-
-    @property
     def checkpoint(self) -> Path:
         """Spark's own, of the query."""
         return self.path / "checkpoint"
-
-    @property
-    def start_file(self) -> Path:
-        """Where the source keeps the offsets that it began with."""
-        return self.path / f"start-{self.number}.json"
-
-    @property
-    def agreement(self) -> Path:
-        """Where the sources agree that are made of this one input, in one run: one before it may not have ended yet."""
-        return self.path / "agreements" / f"{self.number}-{self.run}"
-
-    def to_text(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
-
-    @classmethod
-    def from_text(cls, text: str) -> Spec:
-        spec = pickle.loads(base64.b64decode(text))
-        assert isinstance(spec, cls)
-        return spec

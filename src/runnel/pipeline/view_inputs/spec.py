@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from runnel.graph.inputs import CHANGE
+from runnel.pipeline.source.own_files import OwnFiles
 from runnel.views.opening import open_store
 from runnel.views.store import ViewReader
 
@@ -20,7 +19,7 @@ PREFIX = "view:"  # no topic has a colon in its name
 
 
 @dataclass(frozen=True)
-class ViewSpec:
+class ViewSpec(OwnFiles):
     """`number` is the place among the query's inputs, `address` the store's. `columns` are those that the view's body
     returns, but for `_change`. `directory` is where the input keeps what is its own, beside the query's checkpoint.
     """
@@ -56,20 +55,6 @@ class ViewSpec:
         return PREFIX + self.view, 0
 
     @property
-    def path(self) -> Path:
-        return Path(self.directory)
-
-    @property
-    def start_file(self) -> Path:
-        """Where the source keeps what it began with."""
-        return self.path / f"start-{self.number}.json"
-
-    @property
-    def agreement(self) -> Path:
-        """Where the sources agree that are made of this one input, in one run: one before it may not have ended yet."""
-        return self.path / "agreements" / f"{self.number}-{self.run}"
-
-    @property
     def snapshot_file(self) -> Path:
         """The rows of the view when the source began."""
         return self.path / f"start-{self.number}.arrow"
@@ -79,12 +64,3 @@ class ViewSpec:
 
     def open(self) -> ViewReader:
         return open_store(self.address).reader(self.view)
-
-    def to_text(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
-
-    @classmethod
-    def from_text(cls, text: str) -> ViewSpec:
-        spec = pickle.loads(base64.b64decode(text))
-        assert isinstance(spec, cls)
-        return spec
