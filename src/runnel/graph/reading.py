@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from runnel.graph.errors import InvalidDeclaration
 from runnel.start import InvalidStart, Start
 
-ROWS = 500_000
+ROWS = 2_000_000
 BYTES = 256 * 1024 * 1024
 
 
