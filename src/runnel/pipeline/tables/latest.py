@@ -27,7 +27,7 @@ PLACE = "_runnel_place"  # the row of the base that a change since stands for; n
 RECORD = "_runnel_record"  # of a change: the place of its record among those that were given
 CHANGE = "_change"
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "insert", "update_before", "update_after", "delete"
-KINDS = pa.array([INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE])
+KINDS = (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)  # no array of Arrow's: the first one imports pandas
 
 FEW = 10_000  # so many changes a base bears, or a quarter of its rows
 SHARE = 4
@@ -150,7 +150,7 @@ class _Block:
         kinds = np.column_stack((np.where(gone, 3, 1), np.where(was, 2, 0))).ravel()[used]
         found = pool.take(pa.array(rows))
         found = found.add_column(0, RECORD, pa.array(np.repeat(np.arange(count), 2)[used]))
-        return found.add_column(0, CHANGE, KINDS.take(pa.array(kinds)))
+        return found.add_column(0, CHANGE, pa.array(KINDS).take(pa.array(kinds)))
 
     def _before(self) -> tuple[pa.Table, Numbers]:
         """The rows that were known and those of the records; and for each record where the one before it stands."""
