@@ -99,6 +99,15 @@ def test_a_batch_has_no_more_bytes_than_declared(bench, bootstrap, make_topic):
     assert 0 < len(rows) <= 6_000
 
 
+def test_the_bytes_of_a_batch_are_those_of_its_records_unpacked(bench, bootstrap, make_topic):
+    topic = make_topic(1)
+    with Producer(bootstrap, settings={"compression.type": "zstd"}) as producer:
+        for number in range(20_000):
+            producer.submit(topic, b'{"n": %d, "more": "%s"}' % (number, b"x" * 200), partition=0)
+    rows, _ = bench(topic, read=Reading(bytes=1_000_000)).read()
+    assert 0 < len(rows) <= 6_000
+
+
 def test_a_new_partition_is_found_and_read_from_its_beginning(bench, bootstrap, make_topic):
     topic = make_topic(1)
     fill(bootstrap, topic, 0, 2)

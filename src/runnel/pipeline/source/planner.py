@@ -13,12 +13,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from runnel.client import positions
-from runnel.client.batches import HEADER
+from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.errors import OffsetsGone, TopicReplaced
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place, Topic
 from runnel.durable import durable
+from runnel.errors import InvalidBatch
 from runnel.files import DISK, replace_file
 from runnel.graph.names import is_ours
 from runnel.pipeline.errors import EndLost, OtherCheckpoint, RecordsGone
@@ -26,6 +27,7 @@ from runnel.pipeline.source.agreement import Agreement
 from runnel.pipeline.source.alignment import aligned
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.spec import Spec
+from runnel.records import HEADER_SIZE, decompress, validate
 from runnel.start import Place as StartPlace
 from runnel.start import Start
 
@@ -187,8 +189,7 @@ class Planner:
         try:
             for found in Fetcher(self._cluster, fetch_bytes=SAMPLE).read(*place, start, end):
                 for part in found.parts:
-                    _, length, _, _, last, _ = HEADER.unpack_from(part)
-                    return float(max(1, length / (last + 1)))
+                    return _record_size(next(each_batch(part)))
         except OffsetsGone as error:  # the task that reads them will tell
             if start < error.start < end:
                 return self._record_size(place, error.start, end)
@@ -235,6 +236,18 @@ class Planner:
             found = latest.ids.get(topic, known)
             if known and found and known != found:
                 raise TopicReplaced(topic, known, found)
+
+
+def _record_size(batch: memoryview) -> float:
+    """Of one of its records, unpacked, as it will be in memory. Offsets without a record, as behind a compaction, count
+    as one.
+    """
+    try:
+        header = validate(batch)
+        plain = decompress(header.codec, batch[HEADER_SIZE:])
+    except InvalidBatch:  # the task that reads it will tell
+        return 1.0
+    return max(1.0, len(plain) / (header.last_offset_delta + 1))
 
 
 def _named(place: Place) -> str:
