@@ -1,13 +1,17 @@
-"""The app whose start is measured, as a user writes it: clicks, counted per page and minute. CLICKS names the topic."""
+"""The app whose start is measured, as a user writes it: clicks, counted per page and minute. CLICKS names the topic.
+
+Each run is an app of its own: it has a new directory, and one that others have begun would be refused.
+"""
 
 import os
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App
 
-app = App("shop")
+app = App(f"shop-{uuid4().hex[:8]}")
 clicks = app.stream(
     os.environ.get("CLICKS", "clicks"),
     schema="page string, customer_id long, at timestamp, ms long",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,5 +58,6 @@ def _take(directory: str, place: str) -> None:
         except FileNotFoundError:
             continue  # another process was quicker
         if told:
-            os.kill(os.getpid(), int(told))
+            # To this very thread, which goes on for a while if another one takes a signal to the process.
+            signal.pthread_kill(threading.get_ident(), int(told))
         return

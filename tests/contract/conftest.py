@@ -30,6 +30,7 @@ from tests.interop.kafka_server import kafka_server
 
 PRODUCE = 0
 FIRST_GENERATION = 9  # a version of Produce, which does not add partitions to transactions
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}  # not ten seconds
 
 numbers = itertools.count()
 
@@ -49,10 +50,10 @@ class Result(NamedTuple):
 @pytest.fixture(scope="session", params=["runnel", pytest.param("kafka", marks=pytest.mark.servers)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if request.param == "runnel":
-        with Broker() as broker:
+        with Broker(settings=SETTINGS) as broker:
             yield Server("runnel", broker.bootstrap, broker)
     else:
-        with kafka_server(tmp_path_factory.mktemp("kafka")) as kafka:
+        with kafka_server(tmp_path_factory.mktemp("kafka"), SETTINGS) as kafka:
             yield Server("kafka", kafka.bootstrap)
 
 

@@ -16,6 +16,10 @@ from runnel.client import (
     UnknownTopic,
     WrongPartitionCount,
 )
+from runnel.client.cluster import Cluster
+from runnel.protocol.versions import Api
+
+OF_TOPIC = 2  # a type of resources
 
 
 def values(admin: Admin, topic: str) -> dict[str, str | None]:
@@ -94,6 +98,20 @@ def test_partitions_can_be_added_and_not_removed(admin, topic):
 
 
 # --- configs
+
+
+def test_a_topic_can_be_named_twice(admin, topic):
+    assert list(admin.configs([topic, topic])) == [topic]
+
+
+def test_a_resource_that_is_named_twice_is_answered_twice(bootstrap, topic):
+    """By the wire: librdkafka does not understand it."""
+    resource = {"resource_type": OF_TOPIC, "resource_name": topic, "configuration_keys": ["retention.ms"]}
+    with Cluster(bootstrap) as cluster:
+        node = cluster.leader((topic, 0)).node
+        answer = cluster.ask(node, Api.DESCRIBE_CONFIGS, {"resources": [resource, resource]}, "asking twice")
+    assert [each["resource_name"] for each in answer["results"]] == [topic, topic]
+    assert answer["results"][0]["configs"] == answer["results"][1]["configs"]
 
 
 def test_configs_are_set_when_a_topic_is_created(admin, name):

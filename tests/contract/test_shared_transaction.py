@@ -18,7 +18,7 @@ from runnel.client import RecordTooLarge, Refused, Transactions, UnknownTopic, p
 from runnel.client.bodies import bodies
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
-from runnel.client.errors import EndUnknown, Fenced, NothingOpen, TransactionLost, Unreachable
+from runnel.client.errors import EndUnknown, Fenced, NothingOpen, Overdue, TransactionLost, Unreachable
 from runnel.client.ticket import Generation
 from runnel.client.transaction import Transaction
 from runnel.client.wire import Wire
@@ -45,14 +45,14 @@ def processes():
 
 
 @pytest.fixture(params=Generation)
-def generation(request):
+def generation(request, monkeypatch):
+    if request.param is Generation.FIRST:
+        monkeypatch.setattr(Transaction, "_find_generation", lambda self, doing: Generation.FIRST)
     return request.param
 
 
 @pytest.fixture
-def transaction(cluster, name, generation, monkeypatch):
-    if generation is Generation.FIRST:
-        monkeypatch.setattr(Transaction, "_find_generation", lambda self, doing: Generation.FIRST)
+def transaction(cluster, name, generation):
     transaction = Transaction(cluster, name)
     transaction.init()
     assert transaction.generation is generation
@@ -315,18 +315,49 @@ def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transact
     assert sorted(found[::2]) == sorted(ends)
 
 
-def test_a_transaction_that_lasts_longer_than_its_time_out_is_told_so(cluster, name, topic, server):
+@pytest.fixture
+def overdue(cluster, name, topic, generation):
+    """A transaction that the cluster has aborted, because it was open for too long; and its ticket."""
     transaction = Transaction(cluster, name, timeout=1)
     transaction.init()
     ticket = transaction.begin([(topic, 0)])
     write(cluster, ticket, {(topic, 0): of(b"too slow")})
-    deadline = time.monotonic() + LIMIT  # Kafka looks for such transactions every ten seconds
+    deadline = time.monotonic() + LIMIT  # a cluster looks for such transactions now and then
     while positions.latest(cluster, [(topic, 0)])[topic, 0] == 0:
         assert time.monotonic() < deadline, "the transaction is still open"
         time.sleep(0.05)
-    with pytest.raises((Fenced, TransactionLost), match=r"open for \d+ s, longer than its time-out of 1 s"):
+    return transaction, ticket
+
+
+def test_a_transaction_that_lasts_longer_than_its_time_out_is_lost_and_the_next_one_can_begin(cluster, topic, overdue):
+    transaction, ticket = overdue
+    with pytest.raises(TransactionLost):
+        write(cluster, ticket, {(topic, 0): of(b"later")}, sequences={(topic, 0): 1})
+    with pytest.raises(Overdue, match=r"open for \d+ s, longer than its time-out of 1 s"):
         transaction.commit()
-    assert final_values(cluster, topic) == []
+    committed(cluster, transaction, topic, b"again")
+    with pytest.raises((Fenced, TransactionLost)):
+        write(cluster, ticket, {(topic, 0): of(b"much later")}, sequences={(topic, 0): 2})
+    transaction.init()
+    committed(cluster, transaction, topic, b"and again")
+    assert final_values(cluster, topic) == [b"again", b"and again"]
+
+
+def test_whoever_took_over_after_the_time_out_stays(cluster, name, topic, overdue):
+    """Whatever it has done since: nothing, or an abort, by which it looks most like one whose time was over."""
+    transaction, _ = overdue
+    successor = Transaction(cluster, name)
+    successor.init()
+    with pytest.raises(Fenced, match="longer than its time-out of 1 s, or another one has taken over its id since"):
+        transaction.commit()
+    successor.begin([(topic, 0)])
+    with pytest.raises(Fenced):
+        transaction.abort()
+    successor.abort()
+    with pytest.raises(Fenced):
+        transaction.init()
+    committed(cluster, successor, topic, b"of the successor")
+    assert final_values(cluster, topic) == [b"of the successor"]
 
 
 # --- what is wrong

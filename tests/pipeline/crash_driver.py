@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from runnel.durable import VARIABLE, durable
 from runnel.errors import RunnelError
 from runnel.graph.derived import Writing
 from runnel.pipeline.batch import Batch, Step
+from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.steps import publish
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.views.store import Keep
@@ -41,6 +44,7 @@ STREAM, WINDOWS, VIEW = "long_stays", "closed_minutes", "clicks_per_minute"
 LATE_BY = 30  # seconds
 PARTITIONS = 4  # of the derived streams
 KEPT = 30  # rows of the view's change log, so few that it is trimmed
+EFFECTS = ("publish.begin", "view.commit")
 
 
 class Java(NamedTuple):
@@ -186,12 +190,35 @@ def _trace(path: Path) -> None:
 
     os.fsync, os.fdatasync = partial(told, os.fsync), partial(told, os.fdatasync)
     reach = runnel.durable._reach
+    wanted = _hold_syncs_back()
 
     def reached(name: str, side: str) -> None:
         os.write(trace, f"{name}:{side}\n".encode())
+        if name in EFFECTS:
+            wanted.set()
         reach(name, side)
 
     runnel.durable._reach = reached
+
+
+def _hold_syncs_back() -> threading.Event:
+    """Until somebody waits for them, or the event is set: by something that takes effect, and should have waited."""
+    wanted = threading.Event()
+    sync, begin_sync = Checkpoint.sync, Checkpoint.begin_sync
+
+    def synced(checkpoint: Checkpoint, batch: int) -> None:
+        wanted.wait()
+        sync(checkpoint, batch)
+
+    def begun(checkpoint: Checkpoint, batch: int) -> Future[None]:
+        wanted.clear()
+        syncing = begin_sync(checkpoint, batch)
+        result = syncing.result
+        syncing.result = lambda: (wanted.set(), result())[1]
+        return syncing
+
+    Checkpoint.sync, Checkpoint.begin_sync = synced, begun
+    return wanted
 
 
 class Produce:

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,23 +24,14 @@ from runnel.views.errors import UnknownView
 from runnel.views.opening import open_store
 from tests.abuse.broker_process import BrokerProcess
 from tests.pipeline.stage import PARTITIONS, Stage
+from tests.pipeline.waiting import LIMIT, wait_until
 
 PROGRAM = Path(__file__).with_name("run_life.py")
 APP = Path(__file__).with_name("life_app.py")
 FULL_DISK = Path(__file__).with_name("full_disk.c")
 ROOT = Path(__file__).parents[2]
-LIMIT = 180.0
-LOOK_EVERY = 0.2
 NAMES = ("clicks_per_minute", "long_stays")
 PLANNING = "python_streaming_source_runner"
-
-
-def wait_for(holds: Callable[[], object], what: Callable[[], str], limit: float = LIMIT) -> None:
-    """As seldom as the machine can bear."""
-    deadline = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < deadline, f"after {limit} s still not: {what()}"
-        time.sleep(LOOK_EVERY)
 
 
 class RunningApp:
@@ -75,7 +65,7 @@ class RunningApp:
 
     def wait_for_log(self, text: str, times: int = 1) -> None:
         """Until the log has the text so often."""
-        wait_for(
+        wait_until(
             lambda: self.log.count(text) >= times or not self.is_running, lambda: f"{text!r} in {self.log[-6000:]}"
         )
         assert self.log.count(text) >= times, f"it ended without {text!r}: {self.log[-6000:]}"
@@ -102,7 +92,7 @@ class RunningApp:
         java = self.java
         self._process.kill()
         self._process.wait()
-        wait_for(lambda: not any(_is_there(pid) for pid in java), lambda: "Java has ended, too")
+        wait_until(lambda: not any(_is_there(pid) for pid in java), lambda: "Java has ended, too")
 
     # --- Spark's processes
 
@@ -222,7 +212,9 @@ class Life:
         assert Counter(value for _, value in self.stage.read("clicks.rejected")) == twice
 
     def _wait_for(self, holds: Callable[[], object]) -> None:
-        wait_for(lambda: holds() or not self.app.is_running, lambda: f"exact; {self.counts()}, {self.app.log[-6000:]}")
+        wait_until(
+            lambda: holds() or not self.app.is_running, lambda: f"exact; {self.counts()}, {self.app.log[-6000:]}"
+        )
 
     def counts(self) -> dict[tuple[datetime, str], int]:
         """What the view has."""

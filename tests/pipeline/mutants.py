@@ -34,7 +34,7 @@ SLEEPER = "test_a_driver_that_wakes_up_beside_its_successor_is_fenced_and_says_s
 JUST_BEFORE = "test_a_commit_that_comes_just_before_its_successor_opens_counts"
 OTHER = "test_a_checkpoint_that_is_not_that_of_its_output_is_refused"
 WINDOWS = "test_what_a_window_remembers_survives_a_death_after_the_commit"
-SYNCED = "test_an_entry_of_the_checkpoint_is_on_the_disk_before_its_batch_takes_effect[a stream by the driver]"
+SYNCED = "test_an_entry_of_the_checkpoint_is_on_the_disk_before_its_batch_takes_effect[{}]"
 BEGUN = "test_where_a_stream_began_is_kept"
 
 
@@ -88,7 +88,7 @@ MUTANTS = [
         "        there = aside.directory_of(self._spec.path, moment.batch if moment else 0)\n"
         "        is_repeat = aside.path_of(there, self._spec.number, self._range).exists()\n"
         "        low = moment.watermark * MICROSECONDS if moment and not is_repeat else 0\n",
-        (BY_DRIVER.format("publish.begin", "before"), BY_TASKS.format("publish.commit", "before")),
+        (WINDOWS, BY_TASKS.format("publish.commit", "before")),
     ),
     Mutant(
         "a late file tells the time of its writing",
@@ -124,8 +124,8 @@ MUTANTS = [
         "what a view puts aside is published whenever it is run",
         "late and rejected clicks are told twice",
         "pipeline/steps/publish.py",
-        "        if batch.aside.num_rows and not is_published:\n",
-        "        if batch.aside.num_rows:\n",
+        "        if (batch.aside.num_rows or done is None) and not is_published:\n",
+        "        if batch.aside.num_rows or done is None:\n",
         (IN_SQLITE.format("view.commit", "before"),),
     ),
     Mutant(
@@ -156,17 +156,33 @@ MUTANTS = [
         "an entry of the checkpoint is not synced",
         "after a power cut the marker is ahead of the checkpoint",
         "pipeline/checkpoint.py",
-        "            _sync(self._entry(batch))\n",
+        "            self._entry(batch).sync()\n",
         "",
-        (SYNCED,),
+        (SYNCED.format("a stream by the driver"),),
     ),
     Mutant(
         "the directory of the entries is not synced",
         "the same",
         "pipeline/checkpoint.py",
-        '            DISK.sync_directory(str(self.path / "offsets"))\n',
-        "",
-        (SYNCED,),
+        "(_sync_directory, (self.path / OFFSETS, self.path / COMMITS,",
+        "(_sync_directory, (self.path / COMMITS,",
+        (SYNCED.format("a stream by the driver"),),
+    ),
+    Mutant(
+        "a stream does not wait for the disk",
+        "the same",
+        "pipeline/steps/publish.py",
+        "        batch.wait_for_disk()\n        self._publisher.publish(",
+        "        self._publisher.publish(",
+        (SYNCED.format("a stream by the driver"),),
+    ),
+    Mutant(
+        "a view does not wait for the disk",
+        "the same",
+        "pipeline/steps/publish.py",
+        "            batch.wait_for_disk()\n            self._publisher.publish(",
+        "            self._publisher.publish(",
+        (SYNCED.format("a view in SQLite"),),
     ),
     Mutant(
         "where a stream began is not kept",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,10 +27,10 @@ from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
 from runnel.client.fetch import Fetcher
 from runnel.views.opening import open_store
+from tests.pipeline.waiting import wait_until
 
 START = 1_767_225_600_000  # milliseconds: the first one of 2026
 SECOND = 1_000
-LIMIT = 120.0
 HOUR = 3_600_000
 CLOSER = -1  # the k of a record that only brings the time forward
 FAR_AHEAD = "2999-01-01T00:00:00Z"
@@ -169,13 +168,15 @@ class Scene:
         return {query.name: told(query) for query in runner.queries}
 
     @contextmanager
-    def live(self, app: App) -> Iterator[dict[str, Any]]:
+    def live(self, app: App, **more: Any) -> Iterator[dict[str, Any]]:
         """The queries of an app that runs, by name."""
-        runner = Runner(app, self.running())
+        runner = Runner(app, self.running(**more))
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(runner.run)
             try:
-                until(lambda: running.done() or (runner.queries and all(query.is_active for query in runner.queries)))
+                wait_until(
+                    lambda: running.done() or (runner.queries and all(query.is_active for query in runner.queries))
+                )
                 yield {query.name: query for query in runner.queries}
             finally:
                 runner.stop()
@@ -217,14 +218,6 @@ class Scene:
     def rows(self, view: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = open_store(str(self.data)).reader(view).rows().to_pylist()
         return found
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait for it; the limit is for a broken test."""
-    end = time.monotonic() + LIMIT
-    while not holds():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.02)
 
 
 def told(query: Any) -> Told:

@@ -323,6 +323,22 @@ def test_records_that_are_gone_stop_the_app_until_somebody_says_to_go_on(desk, c
 
 
 @pytest.mark.servers
+def test_a_view_that_another_directory_has_begun_is_refused(desk):
+    """Nothing was put aside, and its rows are in that one's own file."""
+    send(desk, ("a", 1))
+    assert desk.run(view(GOOD)) == (0, "", "")
+    first, desk.data = desk.data, desk.data.with_name("other")
+    code, error, hint = desk.run(view(GOOD))
+    assert code == 1
+    assert re.fullmatch("pages cannot go on: its output was made by checkpoint .*, and this directory has none", error)
+    assert "delete the topic runnel.shop.pages.marker" in hint
+    send(desk, ("b", 2))
+    desk.data = first
+    assert desk.run(view(GOOD)) == (0, "", "")
+    assert desk.pages() == {"a": 1, "b": 2}
+
+
+@pytest.mark.servers
 def test_functions_from_files_beside_the_app_run_in_workers(desk):
     """A module, and a package."""
     send(desk, ("a", 1))

@@ -70,7 +70,7 @@ def test_two_copies_cannot_share_a_directory(alive):
 def test_a_copy_with_another_directory_is_refused_and_leaves_the_first_alone(alive, tmp_path):
     second = runnel("run", APP, "--bootstrap", alive.broker.bootstrap, "--data", tmp_path)
     assert second.returncode == 1
-    assert "error: long_stays cannot go on: its output was made by checkpoint" in second.stderr
+    assert "error: clicks_per_minute cannot go on: its output was made by checkpoint" in second.stderr
     assert "Spark starts" not in second.stderr
     alive.stage.send(60, seed=2, broken=0.05)
     alive.wait_until_exact()

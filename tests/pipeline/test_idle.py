@@ -16,7 +16,8 @@ from runnel.pipeline.query import _read
 from runnel.pipeline.source.reader import Source
 from runnel.pipeline.source.spec import Spec
 from tests.pipeline.operators import OPERATORS, SCHEMA, since
-from tests.pipeline.scene import SECOND, START, Scene, until
+from tests.pipeline.scene import SECOND, START, Scene
+from tests.pipeline.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -52,7 +53,7 @@ def test_the_last_window_closes_and_the_time_goes_on_by_what_has_passed(tmp_path
         scene.send_one("payments", 2 * SECOND, k=1)
         scene.send_one("payments", int(19.9 * SECOND), k=2)
         with scene.live(app) as queries:
-            until(lambda: scene.values("counted") and len(scene.values("unpaid")) == 3)
+            wait_until(lambda: scene.values("counted") and len(scene.values("unpaid")) == 3)
             watermark = queries["counted"].checkpoint.logged(queries["counted"].checkpoint.last).moment.watermark
             passed = (time.monotonic() - began) * SECOND
             plans = {name: last_plans(query) for name, query in queries.items()}

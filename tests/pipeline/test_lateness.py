@@ -16,7 +16,8 @@ from runnel.pipeline import query
 from runnel.pipeline.source import reader
 from runnel.pipeline.source.reader import Reader
 from tests.pipeline.operators import LATE, OPERATORS, SCHEMA
-from tests.pipeline.scene import SECOND, START, Scene, dropped, until
+from tests.pipeline.scene import SECOND, START, Scene, dropped
+from tests.pipeline.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -55,7 +56,7 @@ def lived_through(scene, names):
         for times in ([NEWEST], *[[WATERMARK, WATERMARK - 1, WATERMARK - 50 * SECOND]] * 2):
             for topic in ("clicks", "payments"):
                 scene.send_many(topic, times)
-            until(lambda: all(counted(each) == sent_to(scene, each) for each in queries.values()))
+            wait_until(lambda: all(counted(each) == sent_to(scene, each) for each in queries.values()))
         return {each.name: (each, dropped(each)) for each in queries.values()}
 
 

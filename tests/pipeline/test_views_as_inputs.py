@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker, Reading
-from runnel.app.runner import Runner
 from runnel.app.trouble import QueryFailed
 from runnel.client import Producer
 from runnel.durable import VARIABLE
@@ -22,13 +18,13 @@ from runnel.views.opening import open_store
 from runnel.views.store import Declared
 from runnel.views.store import Keep as KeptLog
 from tests.pipeline.scene import Scene
+from tests.pipeline.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
 # Steps of the process that plans. What follows them, "source.start", is the same for every source.
 STEPS = ("view.found",)
 DEAD = "dead"
-LIMIT = 120.0
 
 
 @pytest.fixture
@@ -210,42 +206,13 @@ def forget(scene, schema, key, query):
 
 
 def test_a_view_that_runs_all_the_while_is_followed(scene):
-    with running(scene, changes_app()):
+    with scene.live(changes_app()):
         click(scene, "a", "a")
-        wait(lambda: popular(scene) == {(0, "a")})
+        wait_until(lambda: popular(scene) == {(0, "a")})
         click(scene, "a", "b")
         click(scene, "b")
-        wait(lambda: popular(scene) == {(0, "b")})
-        wait(lambda: sum(map(len, told(scene).values())) >= 3)
-
-
-@contextmanager
-def running(scene, app):
-    runner = Runner(app, scene.running())
-    failures: list[BaseException] = []
-
-    def run():
-        try:
-            runner.run()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        wait(lambda: failures or (runner.queries and all(query.is_active for query in runner.queries)))
-        yield runner
-    finally:
-        runner.stop()
-        thread.join(LIMIT)
-    assert not failures, failures
-
-
-def wait(condition):
-    until = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < until, "it does not come to that"
-        time.sleep(0.1)
+        wait_until(lambda: popular(scene) == {(0, "b")})
+        wait_until(lambda: sum(map(len, told(scene).values())) >= 3)
 
 
 @pytest.mark.parametrize("point", [f"{step}:{side}" for step in STEPS for side in ("before", "after")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -70,3 +71,20 @@ def test_a_step_that_fails_is_not_done(signals, tmp_path):
     with pytest.raises(OSError, match="full"), durable("step"):
         raise OSError("full")
     assert not signals
+
+
+def test_a_thread_stands_still_where_it_is_told(tmp_path):
+    """Itself, and not whichever thread of the process takes the signal first."""
+    (tmp_path / "step:before:1").write_text(str(int(signal.SIGSTOP)))
+    program = f"import threading\nmade = threading.Thread(target=exec, args=({PROGRAM!r},))\nmade.start()\nmade.join()"
+    environment = {**os.environ, VARIABLE: str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as found:
+        try:
+            assert found.stdout is not None
+            _, status = os.waitpid(found.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+            assert not select.select([found.stdout], [], [], 0)[0]
+            found.send_signal(signal.SIGCONT)
+            assert found.stdout.read() == b"0\n1\n2\n3\n4\n"
+        finally:
+            found.kill()

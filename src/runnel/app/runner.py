@@ -34,6 +34,7 @@ from runnel.pipeline.session import Session, class_archive, spark_session
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.pipeline.view_query import ViewQuery
+from runnel.pipeline.warming import warm
 from runnel.views.opening import absolute
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,8 @@ class Runner:
             logger.info("Spark starts, with the master %s", self._running.master)
         spark = spark_session(self._app.name, master=self._running.master) if given is None else fitted(given)
         try:
+            if given is None:
+                warm(spark)
             when_started()
             self._build(spark, place)
             first, *others = self._generations()

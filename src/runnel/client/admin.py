@@ -170,7 +170,8 @@ class Admin:
 
     def configs(self, names: Iterable[str]) -> dict[str, list[Config]]:
         """All configs of each topic, by name."""
-        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        # Kafka answers to each that is named, also to one that is named twice, which librdkafka does not understand.
+        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
         asked = self.call("describe_configs", wanted) if wanted else {}
         return {
             resource.name: sorted(

@@ -8,6 +8,7 @@ Transient
 ├── Busy                  the broker asks to try again
 ├── EndUnknown            nobody could tell whether a transaction was committed
 └── TransactionLost       a transaction cannot go on: it is to be aborted, and done again
+    └── Overdue           it was open for too long, and the cluster has aborted it
 Permanent
 ├── InvalidAddress        no HOST:PORT
 ├── InvalidSecurity       a setting of TLS or SASL is unknown, or has a value that does not fit
@@ -124,6 +125,12 @@ class TransactionLost(Transient):
         self.reason = reason
 
 
+class Overdue(TransactionLost):
+    def __init__(self, transactional_id: str, where: str, reason: str) -> None:
+        super().__init__(transactional_id, where, reason)
+        self.hint = "it is to be written again; if that happens often, write less in one transaction"
+
+
 class InvalidAddress(Permanent):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(
@@ -160,12 +167,13 @@ class LoginFailed(Permanent):
 
 
 class Fenced(Permanent):
-    """`overdue` says in words that its own transaction was open for too long, if it was."""
+    """`overdue` says in words that its own transaction was open for too long, if it was: then that may be all."""
 
     def __init__(self, transactional_id: str, overdue: str = "") -> None:
+        taken = "another one has taken over its id"
         super().__init__(
-            f'the producer "{transactional_id}" is fenced: {overdue or "another one has taken over its id"}',
-            hint="raise the time-out, or write less in one transaction"
+            f'the producer "{transactional_id}" is fenced: {f"{overdue}, or {taken} since" if overdue else taken}',
+            hint="stop this copy if there is another one, or else start it again, and write less in one transaction"
             if overdue
             else "stop this copy, or give it a name of its own: one at a time can write under a transactional id",
         )

@@ -6,6 +6,7 @@ transaction, because every transaction has a producer epoch of its own: a writer
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -51,10 +52,13 @@ NEWEST_OF_FIRST = {Api.PRODUCE: 11, Api.END_TXN: 4}
 
 
 class Ticket(NamedTuple):
-    """For one transaction: whose it is, and the partitions that are part of it."""
+    """For one transaction: whose it is, and the partitions that are part of it. From `deadline` on, in seconds since
+    1970, the cluster may abort it.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
     generation: Generation
     places: frozenset[Place]
+    deadline: float = math.inf

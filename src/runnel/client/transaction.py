@@ -15,6 +15,9 @@ the end, which is a little later than the end.
 
 After an error other than Fenced, `init` ends what is open and makes the next `begin` possible. To be fenced is final:
 another one has initialised the same id since, and this one must stop.
+
+A transaction that is open for longer than its time-out is aborted by the cluster, which fences its producer as if
+another one had come. Where it is sure that none has, that is Overdue, and not Fenced: the id stays with this one.
 """
 
 from __future__ import annotations
@@ -25,10 +28,19 @@ from typing import NoReturn, TypeVar
 
 from runnel.client.again import words
 from runnel.client.cluster import Cluster
-from runnel.client.errors import EndUnknown, Fenced, NothingOpen, Refused, TimedOut, TransactionLost, Unreachable
+from runnel.client.errors import (
+    EndUnknown,
+    Fenced,
+    NothingOpen,
+    Overdue,
+    Refused,
+    TimedOut,
+    TransactionLost,
+    Unreachable,
+)
 from runnel.client.metadata import Node, Place
 from runnel.client.ticket import FENCED, LOST, Generation, Ticket
-from runnel.errors import Transient
+from runnel.errors import Permanent, Transient
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
@@ -40,6 +52,10 @@ FEATURE = "transaction.version"
 OWN_EPOCH_SINCE = 3  # the version of InitProducerId to which a producer can bring its id and epoch
 FOR_CLIENTS = 3  # the newest version of AddPartitionsToTxn that is not for brokers alone
 SOFTWARE = {"client_software_name": "runnel", "client_software_version": "0"}
+ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})  # states, by Kafka's names
+LAST_EPOCH = 2**15 - 2  # that a client may have
+# Where there is one, a clock that goes on while the machine sleeps.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MOVED_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -55,6 +71,7 @@ class Transaction:
         self._epoch = NO_EPOCH
         self._is_used = False  # whether a transaction was begun with this epoch
         self._is_open = False
+        self._is_ongoing = False  # its coordinator knows that it is open, and knows of no end
         self._began = 0.0
 
     @property
@@ -80,10 +97,13 @@ class Transaction:
             self.init()
         wanted = frozenset(places)
         self._is_used = self._is_open = True
-        self._began = time.monotonic()
+        self._is_ongoing = False
+        self._began = _now()
+        deadline = time.time() + self.timeout
         doing = f'beginning a transaction of "{self.id}"'
         self._settled(lambda: self._add(wanted, doing))
-        return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted)
+        self._is_ongoing = bool(wanted)
+        return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted, deadline)
 
     def commit(self) -> None:
         """Make all that was written visible, at once. To be called when every writer is done.
@@ -177,12 +197,42 @@ class Transaction:
             "producer_epoch": self._epoch,
             "committed": committed,
         }
+        was_ongoing, self._is_ongoing = self._is_ongoing, False  # if no answer comes, nobody knows
         answer = self._ask(Api.END_TXN, asked, doing, most=self._generation.most(Api.END_TXN))
+        if answer["error_code"] in FENCED:
+            self._is_ongoing = was_ongoing
+            if (overdue := self._overdue) and self._take_back(doing):
+                raise Overdue(self.id, "its coordinator", overdue)
         self._check(answer["error_code"], doing)
         self._is_open = False
         if self._generation is Generation.SECOND:
             self._producer_id, self._epoch = answer["producer_id"], answer["producer_epoch"]
             self._is_used = False
+
+    def _take_back(self, doing: str) -> bool:
+        """Whether it was the time-out alone: then the epoch is ours that it has left to nobody.
+
+        A transaction that was open when its time was over is aborted now, and one epoch further, or two where each end
+        gives another one. Whoever takes over aborts it in the same way, and is given one more epoch then, in a state
+        that is not that of an abort; if it aborts anything itself, it is still further. And one that is only about to
+        take over will fence us.
+        """
+        if not self._is_ongoing:
+            return False
+        try:
+            answer = self._ask(Api.DESCRIBE_TRANSACTIONS, {"transactional_ids": [self.id]}, doing)
+            (known,) = answer["transaction_states"]
+            self._cluster.check(known["error_code"], None, doing)
+        except Permanent:  # it cannot be asked
+            return False
+        epoch = known["producer_epoch"]
+        is_aborted = known["transaction_state"] in ABORTED and known["producer_id"] == self._producer_id
+        most = 1 if self._generation is Generation.FIRST else 2
+        if not is_aborted or not 1 <= epoch - self._epoch <= most or epoch > LAST_EPOCH:
+            return False
+        self._epoch = epoch
+        self._is_used = self._is_open = self._is_ongoing = False
+        return True
 
     # --- the coordinator
 
@@ -208,8 +258,10 @@ class Transaction:
             self._coordinator = None
         if code in FENCED:
             raise Fenced(self.id, self._overdue)
+        if code in LOST and (overdue := self._overdue):
+            raise Overdue(self.id, "its coordinator", overdue)
         if code in LOST:
-            raise TransactionLost(self.id, "its coordinator", self._overdue or words(code))
+            raise TransactionLost(self.id, "its coordinator", words(code))
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             self._refuse_timeout(doing)
         self._cluster.check(code, None, doing, topic=topic)
@@ -217,7 +269,7 @@ class Transaction:
     @property
     def _overdue(self) -> str:
         """In words, if it is open for longer than it may be."""
-        seconds = time.monotonic() - self._began
+        seconds = _now() - self._began
         if not self._is_open or seconds <= self.timeout:
             return ""
         return f"it was open for {seconds:.0f} s, longer than its time-out of {self.timeout:g} s"
@@ -225,3 +277,7 @@ class Transaction:
     def _refuse_timeout(self, doing: str) -> NoReturn:
         hint = "the cluster's transaction.max.timeout.ms is the longest"
         raise Refused(doing, f"a time-out of {self.timeout:g} s for transactions is not allowed", hint=hint)
+
+
+def _now() -> float:
+    return time.clock_gettime(CLOCK)

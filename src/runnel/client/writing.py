@@ -11,13 +11,14 @@ TransactionLost says that the transaction is to be aborted, Fenced that another 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
 from runnel.client.again import Again, words
 from runnel.client.bodies import Body
 from runnel.client.cluster import Cluster
-from runnel.client.errors import Busy, Fenced, TransactionLost
+from runnel.client.errors import Busy, Fenced, Overdue, TransactionLost
 from runnel.client.metadata import Node, Place
 from runnel.client.ticket import FENCED, LOST, Ticket
 from runnel.client.wire import Sent, Wire
@@ -207,6 +208,8 @@ class _Writing:
     def _error(self, lane: _Lane, told: Message) -> RunnelError | Again:
         code, (topic, number) = told["error_code"], lane.place
         name = self._ticket.transactional_id
+        if code in FENCED and time.time() > self._ticket.deadline:
+            return Overdue(name, f"{topic}-{number}", "it is open for longer than its time-out")
         if code in FENCED:
             return Fenced(name)
         if code in LOST:

@@ -28,7 +28,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Batch:
-    """`starts` and `ends` are offsets by the number of the input; `rows` is what the body made of it, once known."""
+    """`starts` and `ends` are offsets by the number of the input; `rows` is what the body made of it, once known.
+    `wait_for_disk` returns when all that a repeat needs is on the disk: to be called before anything takes effect.
+    """
 
     query: str
     checkpoint: str
@@ -36,6 +38,7 @@ class Batch:
     starts: dict[int, Offsets]
     ends: dict[int, Offsets]
     frame: DataFrame
+    wait_for_disk: Callable[[], object]
     rows: pa.Table | None = None
     aside: pa.Table = field(default_factory=SCHEMA.empty_table)
     counts: Counts = field(default_factory=Counts)

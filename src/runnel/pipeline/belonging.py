@@ -4,6 +4,8 @@ To open a publisher, or to claim a view, stops whoever writes there now. A copy 
 directory cannot go on with these outputs: it must find that out first, and leave the other one alone. What is committed
 at this very moment is not seen here, so only what cannot change is refused; when the older writers are fenced, every
 batch is compared again.
+
+A view has two outputs: its rows, in a store that may lie in the directory itself, and what was put aside, in topics.
 """
 
 from __future__ import annotations
@@ -26,18 +28,26 @@ def check_outputs(place: Place, outputs: Iterable[Derived | View]) -> None:
     with place.kafka.cluster() as cluster:
         topics = cluster.all_topics()
         for output in outputs:
-            marker = _of_view(place, output) if isinstance(output, View) else _of_stream(place, output, cluster, topics)
             checkpoint = Checkpoint(place.checkpoint_of(output.name))
-            if marker is not None:
-                _check(output.name, checkpoint, marker)
+            if isinstance(output, View):
+                _check(output.name, checkpoint, _of_store(place, output))
+            or_else = _begin_anew(place.marks_of(output.name)) if isinstance(output, View) else ""
+            _check(output.name, checkpoint, _of_topics(place, output, cluster, topics), or_else)
 
 
-def _of_stream(place: Place, stream: Derived, cluster: Cluster, topics: Iterable[str]) -> Any:
-    marks = place.marks_of(stream.name)
-    return read_marker(cluster, marks, stream.name) if marks in topics else None
+def _begin_anew(marks: str) -> str:
+    return (
+        f"; if the view was to be made anew and its other directory is gone, delete the topic {marks}: "
+        "late and rejected rows are told once more then"
+    )
 
 
-def _of_view(place: Place, view: View) -> Any:
+def _of_topics(place: Place, output: Derived | View, cluster: Cluster, topics: Iterable[str]) -> Any:
+    marks = place.marks_of(output.name)
+    return read_marker(cluster, marks, output.name) if marks in topics else None
+
+
+def _of_store(place: Place, view: View) -> Any:
     try:
         with place.store().reader(view.name) as reader:
             return reader.marker()
@@ -45,14 +55,13 @@ def _of_view(place: Place, view: View) -> Any:
         return None
 
 
-def _check(query: str, checkpoint: Checkpoint, marker: Any) -> None:
+def _check(query: str, checkpoint: Checkpoint, marker: Any, or_else: str = "") -> None:
+    if marker is None:
+        return
+    made = f"its output was made by checkpoint {marker.checkpoint}"
     if not checkpoint.is_begun:
-        raise OtherCheckpoint(
-            query, f"its output was made by checkpoint {marker.checkpoint}, and this directory has none"
-        )
+        raise OtherCheckpoint(query, f"{made}, and this directory has none", or_else=or_else)
     if marker.checkpoint != checkpoint.id:
-        raise OtherCheckpoint(
-            query, f"its output was made by checkpoint {marker.checkpoint}, and this is {checkpoint.id}"
-        )
+        raise OtherCheckpoint(query, f"{made}, and this is {checkpoint.id}", or_else=or_else)
     if marker.batch > checkpoint.last:
         raise OtherCheckpoint(query, f"its output is at batch {marker.batch}, and the checkpoint at {checkpoint.last}")

@@ -103,10 +103,12 @@ class DiskFull(Transient):
 
 
 class OtherCheckpoint(Permanent):
-    def __init__(self, query: str, what: str) -> None:
+    """`or_else` is one more remedy."""
+
+    def __init__(self, query: str, what: str, *, or_else: str = "") -> None:
         super().__init__(
             f"{query} cannot go on: {what}",
-            hint="give it the data directory that belongs to its output, or rebuild it under another name",
+            hint="give it the data directory that belongs to its output, or rebuild it under another name" + or_else,
         )
         self.query = query
 

@@ -34,7 +34,8 @@ from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher, rejected
 from runnel.pipeline.source.moment import HELD_BACK
 from runnel.pipeline.source.offsets import Offsets
-from runnel.pipeline.source.reader import FORMAT, OPTION, Source
+from runnel.pipeline.source.own_files import OPTION
+from runnel.pipeline.source.reader import FORMAT, Source
 from runnel.pipeline.source.spec import BEAT, Spec
 from runnel.pipeline.tables.table_input import TableInput
 from runnel.pipeline.used_columns import used_columns
@@ -166,6 +167,7 @@ class Query(ABC):
     # --- inside
 
     def _begin(self, until_caught_up: bool) -> None:
+        self.checkpoint.mend()
         writer = (
             self.frame_to_run()
             .writeStream.queryName(self.place.id_of(self.name))
@@ -210,13 +212,16 @@ class Query(ABC):
                 raise
 
     def _run_batch(self, frame: DataFrame, number: int) -> None:
-        self.checkpoint.sync(number)
+        syncing = self.checkpoint.begin_sync(number)
         logged = self.checkpoint.logged(number)
         for table in self._tables.values():
             table.look(number)
         before = self.checkpoint.logged(number - 1).ends if number else {}
         starts = {each: before.get(each) or _first(self._inputs[each]) for each in logged.ends}
-        done = run(self._steps, Batch(self.name, self.checkpoint.id, logged.moment, starts, logged.ends, frame))
+        checkpoint = self.checkpoint.id
+        batch = Batch(self.name, checkpoint, logged.moment, starts, logged.ends, frame, syncing.result)
+        done = run(self._steps, batch)
+        batch.wait_for_disk()
         self.done += 1
         if done is not None:
             self.totals.add(done)

@@ -8,7 +8,7 @@ import pytest
 
 from runnel.client import RecordTooLarge, Refused
 from runnel.client.bodies import bodies
-from runnel.client.errors import Fenced, TransactionLost
+from runnel.client.errors import Fenced, Overdue, TransactionLost
 from runnel.client.ticket import Generation, Ticket
 from runnel.client.writing import write
 from runnel.protocol.error_codes import ErrorCode
@@ -113,6 +113,14 @@ def test_a_writer_with_an_old_epoch_is_fenced(code):
         pytest.raises(Fenced, match='the producer "shop" is fenced: another one has taken over'),
     ):
         write(cluster, TICKET, {PLACE: of(b"a")})
+
+
+def test_a_writer_whose_transaction_is_overdue_need_not_have_been_fenced_by_another():
+    with (
+        scripted_cluster({Api.PRODUCE: [produced(ErrorCode.INVALID_PRODUCER_EPOCH)]}) as (cluster, _),
+        pytest.raises(Overdue, match='the transaction of "shop" cannot go on at orders-0: it is open for longer'),
+    ):
+        write(cluster, TICKET._replace(deadline=0.0), {PLACE: of(b"a")})
 
 
 @pytest.mark.parametrize(

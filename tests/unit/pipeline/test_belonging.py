@@ -109,6 +109,15 @@ def test_a_view_that_another_directory_made(app, place):
         check_outputs(place, app.graph.outputs)
 
 
+def test_a_view_whose_late_and_rejected_rows_another_directory_told(app, place, cluster):
+    """Its rows are in that one's own file."""
+    running = publish(cluster, place, "pages", ANOTHER, 0)
+    with pytest.raises(OtherCheckpoint, match="pages cannot go on: its output was made by checkpoint 9b01") as caught:
+        check_outputs(place, app.graph.outputs)
+    assert "delete the topic runnel.shop.pages.marker" in caught.value.hint
+    running.publish(Marker("pages", 1, ANOTHER, {}), {}, aside.SCHEMA.empty_table())
+
+
 def test_nobody_is_fenced(app, place, cluster):
     running = publish(cluster, place, "stays", ANOTHER, 3)
     with pytest.raises(OtherCheckpoint):

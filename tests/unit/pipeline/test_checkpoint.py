@@ -1,60 +1,185 @@
-"""An entry of Spark's checkpoint is on the disk when it is said to be."""
+"""What a repeat of a batch needs is on the disk when it is said to be, and what a power cut left by half is removed."""
 
 from __future__ import annotations
 
 import os
+import struct
 
 import pytest
 
 from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.checkpoint_file import CheckpointFile
+
+PIECE = 512
+
+
+def write(path, content=b"v1\n"):
+    """With sums beside it, as Hadoop writes them; their values do not matter."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    pieces = -(-len(content) // PIECE)
+    path.with_name(f".{path.name}.crc").write_bytes(struct.pack(f">4si{pieces}i", b"crc\0", PIECE, *range(pieces)))
+
+
+def cut(path):
+    path.write_bytes(b"")
+
+
+def names(path):
+    return sorted(each.name for each in path.iterdir() if each.name.isdigit())
 
 
 @pytest.fixture
-def checkpoint(tmp_path):
+def path(tmp_path):
+    """Of a query that has done batches 0 and 1, and has planned batch 2."""
     path = tmp_path / "data" / "queries" / "counts" / "checkpoint"
-    (path / "offsets").mkdir(parents=True)
-    (path / "metadata").write_text('{"id":"a"}')
+    write(path / "metadata", b'{"id":"a"}')
     for batch in range(3):
-        (path / "offsets" / str(batch)).write_text("v1\n")
+        write(path / "offsets" / str(batch))
+    for batch in range(2):
+        write(path / "commits" / str(batch))
+        for partition in range(2):
+            write(path / "state" / "0" / str(partition) / f"{batch + 1}.changelog", b"x" * 1500)
+    write(path / "state" / "0" / "_metadata" / "metadata")
+    return path
+
+
+@pytest.fixture
+def checkpoint(path):
     return Checkpoint(path)
 
 
 @pytest.fixture
-def synced(monkeypatch):
-    """The names of what is synced, in order."""
+def synced(monkeypatch, path):
+    """What is synced, in order, by its path below the checkpoint, or its name above it."""
     found = []
 
     def tell(descriptor):
-        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        place = os.readlink(f"/proc/self/fd/{descriptor}")
+        inside = place.startswith(str(path))
+        found.append(os.path.relpath(place, path) if inside else os.path.basename(place))
 
     monkeypatch.setattr(os, "fsync", tell)
     monkeypatch.setattr(os, "fdatasync", tell)
     return found
 
 
-def test_an_entry_is_synced_before_its_name(checkpoint, synced):
+ROOT = ["metadata", ".metadata.crc", ".", "counts", "queries", "data"]
+
+
+def test_what_a_repeat_needs_is_synced_and_names_come_last(checkpoint, synced):
+    checkpoint.begin_sync(2).result()
+    assert synced[:8] == [*ROOT, "offsets/2", "offsets/.2.crc"]
+    files = {"commits/1", "commits/.1.crc", "state/0/_metadata/metadata", "state/0/_metadata/.metadata.crc"}
+    files |= {f"state/0/{each}/{name}" for each in range(2) for name in ("2.changelog", ".2.changelog.crc")}
+    directories = {"offsets", "commits", ".", "state", "state/0", "state/0/0", "state/0/1", "state/0/_metadata"}
+    assert len(synced) == 8 + len(files) + len(directories)
+    assert set(synced[8 : 8 + len(files)]) == files
+    assert set(synced[8 + len(files) :]) == directories
+
+
+def test_what_is_on_the_disk_is_not_synced_again(checkpoint, path, synced):
     checkpoint.sync(2)
-    assert synced[-2:] == ["2", "offsets"]
-
-
-def test_what_is_above_the_entries_is_synced_once(checkpoint, synced):
-    for batch in range(3):
-        checkpoint.sync(batch)
-    assert synced == [
-        "metadata",
-        "checkpoint",
-        "counts",
-        "queries",
-        "data",
-        "0",
+    synced.clear()
+    write(path / "offsets" / "3")
+    write(path / "commits" / "2")
+    write(path / "state" / "0" / "0" / "3.changelog")
+    write(path / "state" / "0" / "1" / "3.changelog")
+    write(path / "state" / "0" / "1" / "2.zip")
+    write(path / "state" / "0" / "1" / "SSTs" / "1.sst")
+    (path / "state" / "0" / "1" / ".3.zip.d2c0.TID3.tmp").write_bytes(b"half")
+    checkpoint.sync(3)
+    assert sorted(synced) == [
+        "commits",
+        "commits/.2.crc",
+        "commits/2",
         "offsets",
-        "1",
-        "offsets",
-        "2",
-        "offsets",
+        "offsets/.3.crc",
+        "offsets/3",
+        "state/0/0",
+        "state/0/0/.3.changelog.crc",
+        "state/0/0/3.changelog",
+        "state/0/1",
+        "state/0/1/.2.zip.crc",
+        "state/0/1/.3.changelog.crc",
+        "state/0/1/2.zip",
+        "state/0/1/3.changelog",
+        "state/0/1/SSTs",
+        "state/0/1/SSTs/.1.sst.crc",
+        "state/0/1/SSTs/1.sst",
     ]
+
+
+def test_a_file_that_spark_removes_meanwhile_is_passed_over(checkpoint, path, synced):
+    found = checkpoint._state.unsynced(2)
+    (path / "state" / "0" / "0" / "2.changelog").unlink()
+    checkpoint._state.unsynced = lambda _: found
+    checkpoint.sync(2)
+    assert "state/0/1/2.changelog" in synced
+    assert "state/0/0/2.changelog" not in synced
+
+
+def test_a_sync_that_fails_is_told_to_who_waits(checkpoint, monkeypatch):
+    def fail(_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        checkpoint.begin_sync(2).result()
 
 
 def test_an_entry_that_is_not_there_is_an_error(checkpoint):
     with pytest.raises(FileNotFoundError):
         checkpoint.sync(3)
+
+
+# --- after a power cut
+
+
+def test_what_is_whole_stays(checkpoint, path):
+    before = sorted(path.rglob("*"))
+    checkpoint.mend()
+    assert sorted(path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("which", ["{}", ".{}.crc"])
+def test_entries_that_are_empty_are_removed(checkpoint, path, which):
+    cut(path / "offsets" / which.format(2))
+    cut(path / "commits" / which.format(1))
+    cut(path / which.format("metadata"))
+    checkpoint.mend()
+    assert names(path / "offsets") == ["0", "1"]
+    assert names(path / "commits") == ["0"]
+    assert not checkpoint.is_begun
+    assert not [each for each in path.rglob("*") if each.is_file() and not each.stat().st_size]
+
+
+def test_a_batch_whose_state_was_lost_is_repeated(checkpoint, path):
+    """The plan of the one after it goes as well: Spark would run that one instead."""
+    (path / "state" / "0" / "1" / "2.changelog").write_bytes(b"x" * 512)
+    checkpoint.mend()
+    assert names(path / "offsets") == ["0", "1"]
+    assert names(path / "commits") == ["0"]
+
+
+def test_it_is_also_if_it_was_not_known_as_done_any_more(checkpoint, path):
+    cut(path / "commits" / "1")
+    cut(path / "state" / "0" / "0" / "2.changelog")
+    checkpoint.mend()
+    assert names(path / "offsets") == ["0", "1"]
+    assert names(path / "commits") == ["0"]
+
+
+def test_state_that_the_repeat_makes_anew_may_be_torn(checkpoint, path):
+    for name in ("offsets/2", "commits/1", "state/0/0/2.changelog"):
+        cut(path / name)
+    checkpoint.mend()
+    assert names(path / "offsets") == ["0", "1"]
+    assert names(path / "commits") == ["0"]
+
+
+def test_a_file_without_sums_is_whole_if_there_is_anything_in_it(tmp_path):
+    (tmp_path / "0").write_bytes(b"v1")
+    assert CheckpointFile(tmp_path / "0").is_whole
+    cut(tmp_path / "0")
+    assert not CheckpointFile(tmp_path / "0").is_whole

@@ -83,12 +83,15 @@ def write(
 
 
 def read_aside(directory: Path, number: int, read: Range) -> Aside | None:
-    """None if no task has read this range to its end."""
+    """None if no task has read this range to its end, or a power cut has left half of what it wrote."""
     path = path_of(directory, number, read)
     if not path.exists():
         return None
-    with pa.OSFile(str(path), "rb") as file:
-        table = pa.ipc.open_stream(file).read_all()
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            table = pa.ipc.open_stream(file).read_all()
+    except pa.ArrowInvalid:
+        return None
     about = table.schema.metadata
     return Aside(int(about[IN_TIME]), table, tuple((first, end) for first, end in json.loads(about[GONE])))
 

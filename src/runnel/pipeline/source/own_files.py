@@ -7,6 +7,8 @@ import pickle
 from pathlib import Path
 from typing import Self
 
+OPTION = "spec.secret"  # there are passwords in it: Spark shows no option of such a name, in plans, logs or its pages
+
 
 class OwnFiles:
     """For values that describe an input: `number` is its place among the inputs, `run` is another one for each run."""

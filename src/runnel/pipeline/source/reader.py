@@ -19,13 +19,13 @@ from runnel.pipeline.source import garbage
 from runnel.pipeline.source.connections import cluster_of
 from runnel.pipeline.source.moment import Moment, batch_of_the_task
 from runnel.pipeline.source.offsets import Offsets, Range, ranges
+from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.source.planner import Planner
 from runnel.pipeline.source.rows import beat
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.tables.changes import rows_of
 
 FORMAT = "runnel"
-OPTION = "spec"
 FEW = 2_000  # records: a task for each of their partitions would cost more than it saves
 
 

@@ -24,6 +24,7 @@ class Keep:
 
     def __call__(self, batch: Batch) -> Batch:
         assert batch.rows is not None
+        batch.wait_for_disk()
         self._writer.apply(batch.rows, Marker(batch.query, batch.number, batch.checkpoint, batch.positions))
         self._writer.trim()
         return batch

@@ -55,6 +55,7 @@ class Publish:
         rows = as_arrow(batch.frame)
         counted = self._counted(batch)
         contents = shared_out(settled(rows, batch.query), self._topic, self._partitions, batch.number)
+        batch.wait_for_disk()
         self._publisher.publish(mark_of(batch), contents, counted.aside)
         return replace(counted, rows=rows)
 
@@ -64,6 +65,7 @@ class Publish:
         try:
             write_in_parallel(batch.frame, self._cluster, ticket, self._topic, self._partitions, batch.number)
             counted = self._counted(batch)
+            batch.wait_for_disk()
             self._publisher.commit(ticket, mark_of(batch), counted.aside)
         except EndUnknown:
             self._publisher.open()
@@ -85,6 +87,8 @@ class Publish:
 class PublishAside:
     """For a view, whose store is no Kafka: what was put aside goes out by a transaction with a mark of its own, before
     the store commits. A repeat finds the mark and publishes nothing.
+
+    The first batch leaves a mark in any case: by it, a copy of the app with another directory is found out.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -93,7 +97,8 @@ class PublishAside:
     def __call__(self, batch: Batch) -> Batch:
         done = self._publisher.marker
         is_published = done is not None and done.checkpoint == batch.checkpoint and done.batch >= batch.number
-        if batch.aside.num_rows and not is_published:
+        if (batch.aside.num_rows or done is None) and not is_published:
+            batch.wait_for_disk()
             self._publisher.publish(mark_of(batch), {}, batch.aside)
         return batch
 

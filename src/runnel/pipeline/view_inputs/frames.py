@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.tables.static import static_frame
 from runnel.pipeline.tables.table_input import MANY
 from runnel.pipeline.view_inputs.rows import ViewRows
-from runnel.pipeline.view_inputs.source import FORMAT, OPTION, ViewSource
+from runnel.pipeline.view_inputs.source import FORMAT, ViewSource
 from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.views.errors import UnknownView
 

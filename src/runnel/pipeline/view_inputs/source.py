@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from runnel.graph.inputs import CHANGE
 from runnel.pipeline.errors import ChangesGone
 from runnel.pipeline.source.offsets import Offsets
+from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.view_inputs.planner import BEFORE, Planner
 from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.spec import ViewSpec
@@ -25,7 +26,6 @@ from runnel.views.errors import PositionOutOfRange
 from runnel.views.store import ViewReader
 
 FORMAT = "runnel-view"
-OPTION = "spec"
 BLOCK = 10_000  # rows that Spark is handed at a time
 
 _readers: dict[tuple[str, str], ViewReader] = {}

@@ -235,6 +235,21 @@ def test_each_resource_gets_its_own_answer(stage: NodeStage) -> None:
     assert answer["results"][1]["configs"][0]["synonyms"] == []
 
 
+def test_a_resource_that_is_named_twice_gets_two_answers(stage: NodeStage) -> None:
+    stage.create("orders")
+    resources = [
+        {"resource_type": TOPIC, "resource_name": "orders", "configuration_keys": [key]}
+        for key in ("retention.ms", "segment.ms")
+    ]
+
+    answer = stage.ask(
+        Api.DESCRIBE_CONFIGS, {"resources": resources, "include_synonyms": False, "include_documentation": False}
+    )
+
+    assert [result["resource_name"] for result in answer["results"]] == ["orders", "orders"]
+    assert [result["configs"][0]["name"] for result in answer["results"]] == ["retention.ms", "segment.ms"]
+
+
 @pytest.mark.parametrize("version", range(SERVED[Api.DESCRIBE_CONFIGS].least, SERVED[Api.DESCRIBE_CONFIGS].most + 1))
 def test_every_version_is_answered(stage: NodeStage, version: int) -> None:
     stage.create("orders", segment_ms="9000")

@@ -1,0 +1,76 @@
+"""What a query remembers of its windows and joins, in Spark's files: `state/<operator>/<partition>`.
+
+Batch N begins with version N, which batch N-1 has made: a snapshot, and the changes of each batch since. A file belongs
+to one version and is never changed, except when its batch is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from runnel.pipeline.checkpoint_file import CheckpointFile
+
+CHANGES = (".changelog", ".delta")
+SUMS = ".crc"
+CHANGES_AND_SUMS = (*CHANGES, *(each + SUMS for each in CHANGES))
+TEMPORARY = (".tmp", f".tmp{SUMS}")
+
+
+class Unsynced(NamedTuple):
+    files: list[Path]
+    directories: set[Path]  # where their names are
+
+
+class StateFiles:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._synced: set[Path] = set()  # files that are no changes, and directories
+
+    def unsynced(self, version: int) -> Unsynced:
+        """What this version is made of, without what is on the disk: the changes before it, which were synced when
+        they were the newest, and what `have_synced` was told of.
+        """
+        files: list[Path] = []
+        directories: set[Path] = set()
+        there: set[Path] = set()
+        own = _beginnings(version)
+        for directory, names in self._walk():
+            parts = [
+                directory / name
+                for name in names
+                if (name.startswith(own) if name.endswith(CHANGES_AND_SUMS) else not name.endswith(TEMPORARY))
+            ]
+            there |= {directory, *parts}
+            new = [path for path in parts if path not in self._synced]
+            files += new
+            if new:
+                directories.add(directory)
+            if directory not in self._synced:
+                directories |= {directory, directory.parent}
+        self._synced &= there
+        return Unsynced(files, directories)
+
+    def have_synced(self, found: Unsynced) -> None:
+        self._synced |= {path for path in found.files if not path.name.endswith(CHANGES_AND_SUMS)}
+        self._synced |= found.directories
+
+    def is_whole(self, version: int) -> bool:
+        """Whether all of the version's changes are, as far as they are there."""
+        return all(
+            CheckpointFile(directory / name).is_whole
+            for directory, names in self._walk()
+            for name in names
+            if name.endswith(CHANGES) and name.startswith(_beginnings(version))
+        )
+
+    def _walk(self) -> Iterator[tuple[Path, list[str]]]:
+        for directory, _, names in os.walk(self._root):
+            yield Path(directory), names
+
+
+def _beginnings(version: int) -> tuple[str, ...]:
+    """Of the names of its files; that of the sums beside a file begins with a dot."""
+    return tuple(f"{dot}{version}{end}" for dot in ("", ".") for end in (".", "_"))

@@ -1,0 +1,25 @@
+"""What was put aside is read whole, or is as good as not there."""
+
+import pytest
+
+from runnel.pipeline.source import aside
+from runnel.pipeline.source.offsets import Range
+
+READ = Range("clicks", 0, 10, 30, "")
+
+
+def test_what_a_task_wrote_is_read(tmp_path):
+    aside.write(tmp_path, 0, READ, 20, [], [(12, 14)])
+    found = aside.read_aside(tmp_path, 0, READ)
+    assert (found.in_time, found.late, found.rejected, found.gone) == (20, 0, 0, ((12, 14),))
+    assert aside.read_aside(tmp_path, 1, READ) is None
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_what_a_power_cut_has_left_by_half_is_as_good_as_not_there(tmp_path, kept):
+    """The range is read once more then."""
+    aside.write(tmp_path, 0, READ, 20, [])
+    path = aside.path_of(tmp_path, 0, READ)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    assert aside.read_aside(tmp_path, 0, READ) is None
