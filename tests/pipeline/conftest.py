@@ -8,10 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from runnel.pipeline.session import spark_session
+from tests.pipeline.crash_engine import SHORT_LIVED
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session("tests", master="local[2]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        session = spark_session("tests", master="local[2]")
     yield session
     session.stop()
