@@ -33,6 +33,7 @@ from runnel.pipeline.query import Known, Query
 from runnel.pipeline.session import Session, class_archive, spark_session
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.stream_query import StreamQuery
+from runnel.pipeline.tables.versions import make_directory
 from runnel.pipeline.view_query import ViewQuery
 from runnel.pipeline.warming import warm
 from runnel.views.opening import absolute
@@ -80,7 +81,7 @@ class Runner:
         it listens to `stop`.
         """
         running = self._running
-        running.data.mkdir(parents=True, exist_ok=True)
+        make_directory(running.data)
         lock = DiskFiles().lock(str(running.data / LOCK))
         if lock is None:
             raise DirectoryOwned(str(running.data), _owner(running.data / LOCK))

@@ -2,8 +2,9 @@
 
 A broker that is away or starts again, a leader that moves, a store that cannot be reached, a lost transaction, a full
 disk: the query waits, in growing pauses, and goes on by itself. The log tells it twice, when the trouble begins and
-when it is over. Everything else ends the app. A process of Spark's that dies is replaced, but the body may be what
-kills it: after three deaths without a finished batch in between, that is told instead.
+when it is over. Everything else ends the app. A process of Spark's that dies is replaced, and a transaction that took
+too long is done again, but the body may be what kills the one and delays the other: after three times without a
+finished batch in between, that is told instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from runnel.client.errors import Overdue
 from runnel.errors import Permanent, RunnelError, Transient
 from runnel.pipeline.errors import ProcessDied, SparkSaid, Unexplained
 from runnel.pipeline.failure import told
@@ -21,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.5  # seconds
 LONGEST_PAUSE = 30.0
-DEATHS = 3
+MOST_FAILURES = 3  # of one batch, by what the body may cause
 
 
 class QueryFailed(Permanent):
@@ -63,7 +65,7 @@ class Kept:
         self._pause = FIRST_PAUSE
         self._again_at: float | None = None
         self._done = 0  # batches, when it last failed
-        self._deaths = 0
+        self._failures = 0  # of the same batch
 
     @property
     def is_troubled(self) -> bool:
@@ -96,11 +98,12 @@ class Kept:
         if not isinstance(error, Transient):
             raise QueryFailed(self._query.name, error.what, hint=error.hint)
         if self._query.done > self._done:
-            self._deaths = 0
-        if isinstance(error, ProcessDied):
-            self._deaths += 1
-            if self._deaths == DEATHS:
-                raise QueryFailed(self._query.name, f"{error.what}; {DEATHS} times in the same batch", hint=error.hint)
+            self._failures = 0
+        if isinstance(error, ProcessDied | Overdue):
+            self._failures += 1
+            if self._failures == MOST_FAILURES:
+                what = f"{error.what}; {MOST_FAILURES} times in the same batch"
+                raise QueryFailed(self._query.name, what, hint=error.hint)
         if self._since is None:
             self._since = self._clock()
             logger.warning("%s waits, and goes on by itself: %s", self._query.name, error)
@@ -115,4 +118,4 @@ class Kept:
             logger.info("%s goes on, after %.0f s", self._query.name, self._clock() - self._since)
             self._since = None
             self._pause = FIRST_PAUSE
-            self._deaths = 0
+            self._failures = 0

@@ -128,7 +128,7 @@ class TransactionLost(Transient):
 class Overdue(TransactionLost):
     def __init__(self, transactional_id: str, where: str, reason: str) -> None:
         super().__init__(transactional_id, where, reason)
-        self.hint = "it is to be written again; if that happens often, write less in one transaction"
+        self.hint = "it is done again; if that happens often, do less in one transaction, or give it more processors"
 
 
 class InvalidAddress(Permanent):

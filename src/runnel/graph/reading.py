@@ -16,8 +16,9 @@ BYTES = 256 * 1024 * 1024
 @dataclass(frozen=True)
 class Reading:
     """`start` counts when a query has no checkpoint yet: earliest, latest, a time such as 2026-07-01T12:00:00Z, an age
-    such as 2h, or offsets by partition. A micro-batch takes at most `rows` rows and `bytes` bytes. `strict` stops the
-    query at the first late or rejected row. `topics` is a regular expression: all topics that it describes are read.
+    such as 2h, or offsets by partition. A micro-batch takes at most `rows` rows, and `bytes` bytes of records unpacked,
+    as far as a sample tells. `strict` stops the query at the first late or rejected row. `topics` is a regular
+    expression: all topics that it describes are read.
     """
 
     start: str | Mapping[int, int] = "earliest"

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +42,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_rooted = False
+        self._is_doubtful = False  # a sync was begun, and has not come to its end
         self._state = StateFiles(path / STATE)
         self._threads: ThreadPoolExecutor | None = None
 
@@ -74,16 +77,22 @@ class Checkpoint:
     def sync(self, batch: int) -> None:
         """Let all that a repeat of the batch needs be on the disk. To be waited for before anything of the batch takes
         effect: a marker that is ahead of its checkpoint could not be told from one that belongs to another.
+
+        A file whose sync has failed is written anew: to ask once more proves nothing, see `files.py`.
         """
+        anew, self._is_doubtful = self._is_doubtful, True
         with durable("checkpoint.sync"):
             if not self._is_rooted:
-                self._sync_root()
+                self._sync_root(anew)
             state = self._state.unsynced(batch)
             before = CheckpointFile(self._path(COMMITS, batch - 1))
-            self._entry(batch).sync()
-            self._each(sync_if_there, (before.path, before.sums, *state.files))
-            self._each(_sync_directory, (self.path / OFFSETS, self.path / COMMITS, *sorted(state.directories)))
+            self._entry(batch).sync(anew=anew)
+            self._each(partial(sync_if_there, anew=anew), (before.path, before.sums, *state.files))
+            # Their names in this order, so that none stands for what is not there.
+            self._each(_sync_directory, sorted(state.directories))
+            self._each(_sync_directory, (self.path / COMMITS, self.path / OFFSETS))
             self._state.have_synced(state)
+        self._is_doubtful = False
 
     def mend(self) -> None:
         """Take away what a power cut has left by half. To be called while Spark does not run the query.
@@ -91,10 +100,16 @@ class Checkpoint:
         Nothing of it has had an effect: of a batch that had, `sync` was waited for.
         """
         self._state = StateFiles(self.path / STATE)  # a repeat may have written files anew
-        _remove_if_torn(CheckpointFile(self.path / "metadata"))
+        if self.last <= 0 and not CheckpointFile(self.path / "metadata").is_whole:
+            for name in (OFFSETS, COMMITS, STATE):  # all of the first batch, and without its id Spark refuses it
+                shutil.rmtree(self.path / name, ignore_errors=True)
+            CheckpointFile(self.path / "metadata").remove()
         for log in (OFFSETS, COMMITS):
             while (last := self._last(log)) >= 0 and _remove_if_torn(CheckpointFile(self._path(log, last))):
                 pass
+        if self._last(COMMITS) < 0:
+            for file in self._state.descriptions():
+                _remove_if_torn(file)
         planned = self.last
         done = planned if self._path(COMMITS, planned).exists() else planned - 1
         if not self._state.is_whole(done + 1):  # with which Spark would go on
@@ -102,9 +117,9 @@ class Checkpoint:
             CheckpointFile(self._path(COMMITS, done)).remove()
             CheckpointFile(self._path(OFFSETS, done + 1)).remove()
 
-    def _sync_root(self) -> None:
+    def _sync_root(self, anew: bool) -> None:
         """Once: the checkpoint's id, and the names of the directories."""
-        CheckpointFile(self.path / "metadata").sync()
+        CheckpointFile(self.path / "metadata").sync(anew=anew)
         for directory in (self.path, *self.path.parents[:ABOVE]):
             DISK.sync_directory(str(directory))
         self._is_rooted = True
@@ -138,6 +153,6 @@ def _sync_directory(path: Path) -> None:
 def _remove_if_torn(file: CheckpointFile) -> bool:
     if not file.path.exists() or file.is_whole:
         return False
-    logger.warning("%s was lost by half, and is removed: its batch is repeated", file.path)
+    logger.warning("%s was lost by half, and is removed: what it was for is done again", file.path)
     file.remove()
     return True

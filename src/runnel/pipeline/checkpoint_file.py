@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runnel.files import DISK
+from runnel.files import DISK, replace_file
 
 SUMS = struct.Struct(">4si")  # what they are, and of how many bytes each one is; they follow
 KIND = b"crc\0"
@@ -28,8 +28,11 @@ class CheckpointFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sums are those of a file of this length: what a power cut leaves is too short."""
-        size = self.path.stat().st_size
+        """Whether it is there, with the sums of a file of this length: what a power cut leaves is too short."""
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            return False
         try:
             found = self.sums.read_bytes()
         except FileNotFoundError:
@@ -39,16 +42,24 @@ class CheckpointFile:
         kind, piece = SUMS.unpack_from(found)
         return bool(kind == KIND and size > 0 and len(found) == SUMS.size + SUM * -(-size // piece))
 
-    def sync(self) -> None:
-        DISK.open(str(self.path)).sync()
-        sync_if_there(self.sums)
+    def sync(self, *, anew: bool = False) -> None:
+        _sync(self.path, anew)
+        sync_if_there(self.sums, anew=anew)
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
         self.sums.unlink(missing_ok=True)
 
 
-def sync_if_there(path: Path) -> None:
+def sync_if_there(path: Path, *, anew: bool = False) -> None:
     """Spark removes what it does not need any more."""
     with suppress(FileNotFoundError):
+        _sync(path, anew)
+
+
+def _sync(path: Path, anew: bool) -> None:
+    """`anew` where the disk has refused it before: the machine may have given up what it could not write."""
+    if anew:
+        replace_file(DISK, str(path), path.read_bytes())
+    else:
         DISK.open(str(path)).sync()

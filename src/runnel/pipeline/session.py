@@ -2,8 +2,8 @@
 
     spark = spark_session("shop", master="local[*]")
 
-What it sets, and why: the session's time is UTC; a micro-batch writes its checkpoint files without a process for each
-of them; state lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays
+What it sets, and why: the session's time is UTC; a micro-batch starts as few processes for its checkpoint files as can
+be; state lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays
 for each; and Java maps an archive of Spark's classes if there is one.
 """
 
@@ -39,7 +39,7 @@ SETTINGS = {
     # Less would be measured after each row, which takes longer than all else. A micro-batch has its limit of bytes.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.python.unix.domain.socket.enabled": "true",
-    # The default one starts a `chmod` for every file: three times the whole micro-batch.
+    # The default one starts several processes for every file: three times the whole micro-batch. This one, two.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

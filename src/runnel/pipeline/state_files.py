@@ -14,9 +14,10 @@ from typing import NamedTuple
 from runnel.pipeline.checkpoint_file import CheckpointFile
 
 CHANGES = (".changelog", ".delta")
-SUMS = ".crc"
-CHANGES_AND_SUMS = (*CHANGES, *(each + SUMS for each in CHANGES))
-TEMPORARY = (".tmp", f".tmp{SUMS}")
+OF_SUMS = ".crc"
+CHANGES_AND_SUMS = (*CHANGES, *(each + OF_SUMS for each in CHANGES))
+TEMPORARY = (".tmp", f".tmp{OF_SUMS}")
+DESCRIPTIONS = "_metadata"  # directories: what the state looks like
 
 
 class Unsynced(NamedTuple):
@@ -65,6 +66,15 @@ class StateFiles:
             for name in names
             if name.endswith(CHANGES) and name.startswith(_beginnings(version))
         )
+
+    def descriptions(self) -> list[CheckpointFile]:
+        """What Spark writes before the first batch, and reads before every other."""
+        return [
+            CheckpointFile(directory / name)
+            for directory, names in self._walk()
+            for name in names
+            if DESCRIPTIONS in directory.parts and not name.endswith((*TEMPORARY, OF_SUMS))
+        ]
 
     def _walk(self) -> Iterator[tuple[Path, list[str]]]:
         for directory, _, names in os.walk(self._root):

@@ -18,8 +18,8 @@ def warm(spark: SparkSession) -> None:
 
 
 def _warm(spark: SparkSession) -> None:
-    tasks = spark.sparkContext.defaultParallelism
     try:
+        tasks = spark.sparkContext.defaultParallelism
         rows = spark.range(0, tasks, numPartitions=tasks).mapInArrow(_imported, "id long")
         rows.write.format("noop").mode("append").save()
     except Exception as error:  # such as a Spark that was stopped meanwhile

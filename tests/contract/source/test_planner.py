@@ -7,6 +7,7 @@ import pytest
 from runnel import Reading
 from runnel.client import Admin, Producer
 from runnel.client.errors import TopicReplaced
+from runnel.pipeline.source import planner
 
 
 def fill(bootstrap, topic, partition, count, *, first=0, timestamp=None):
@@ -106,6 +107,21 @@ def test_the_bytes_of_a_batch_are_those_of_its_records_unpacked(bench, bootstrap
             producer.submit(topic, b'{"n": %d, "more": "%s"}' % (number, b"x" * 200), partition=0)
     rows, _ = bench(topic, read=Reading(bytes=1_000_000)).read()
     assert 0 < len(rows) <= 6_000
+
+
+def test_batches_grow_while_they_are_quick_and_shrink_when_they_are_slow(bench, bootstrap, make_topic, monkeypatch):
+    monkeypatch.setattr(planner, "SMALL", 5)
+    monkeypatch.setattr(planner, "AT_FIRST", 20)
+    topic = make_topic(1)
+    fill(bootstrap, topic, 0, 400, timestamp=1_000)
+    source = bench(topic, read=Reading(rows=60))
+    start, sizes = source.planner.first(), []
+    for seconds in (1, 1, 1, 10, 61, 61, 61, 61, 1):
+        rows, start = source.read(start=start)
+        sizes.append(len(rows))
+        source.clock.seconds += seconds
+    limits = [20, 40, 60, 60, 60, 30, 15, 7, 5]
+    assert all(limit / 2 < size <= limit for size, limit in zip(sizes, limits, strict=True)), sizes
 
 
 def test_a_new_partition_is_found_and_read_from_its_beginning(bench, bootstrap, make_topic):

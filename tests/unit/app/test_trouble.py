@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from runnel.app.trouble import DEATHS, LONGEST_PAUSE, Kept, QueryFailed
-from runnel.client.errors import Fenced, Unreachable
+from runnel.app.trouble import LONGEST_PAUSE, MOST_FAILURES, Kept, QueryFailed
+from runnel.client.errors import Fenced, Overdue, Unreachable
 from runnel.errors import Permanent
 from runnel.pipeline.errors import ProcessDied, Stopped
 
@@ -144,31 +144,34 @@ def test_what_does_not_pass_ends_it_also_when_it_is_found_by_a_restart(kept, que
         wait(kept, clock, 1)
 
 
-def test_a_process_that_dies_is_replaced_but_not_for_ever(kept, query, clock):
-    for _ in range(DEATHS - 1):
-        query.fail(DIED)
+@pytest.mark.parametrize(
+    "failure", [DIED, Overdue("runnel.shop.long_stays", "its coordinator", "it was open too long")]
+)
+def test_what_the_body_may_cause_is_done_again_but_not_for_ever(kept, query, clock, failure):
+    for _ in range(MOST_FAILURES - 1):
+        query.fail(failure)
         wait(kept, clock, 5)
-    query.fail(DIED)
+    query.fail(failure)
     with pytest.raises(QueryFailed, match="3 times in the same batch"):
         kept.look()
 
 
 def test_deaths_in_different_batches_are_many_accidents(kept, query, clock):
-    for _ in range(3 * DEATHS):
+    for _ in range(3 * MOST_FAILURES):
         query.fail(DIED)
         wait(kept, clock, 60)
         query.do_a_batch()
         kept.look()
-    assert query.restarts == 3 * DEATHS
+    assert query.restarts == 3 * MOST_FAILURES
 
 
 def test_deaths_while_there_is_nothing_to_do_are_many_accidents(kept, query, clock):
-    for _ in range(3 * DEATHS):
+    for _ in range(3 * MOST_FAILURES):
         query.fail(DIED)
         wait(kept, clock, 60)
         query.is_well = True
         kept.look()
-    assert query.restarts == 3 * DEATHS
+    assert query.restarts == 3 * MOST_FAILURES
 
 
 def test_another_trouble_between_two_deaths_changes_nothing(kept, query, clock):

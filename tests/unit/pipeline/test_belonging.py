@@ -1,12 +1,15 @@
 """Whether outputs and a data directory belong together is known before anybody is fenced."""
 
 import json
+from dataclasses import replace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from runnel import App, Broker
 from runnel.client.transaction import Transaction
+from runnel.pipeline.batch import Batch
 from runnel.pipeline.belonging import check_outputs
 from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.kafka import Kafka
@@ -14,6 +17,8 @@ from runnel.pipeline.markers import Marker
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source import aside
+from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.steps.publish import PublishAside
 from runnel.views import store
 
 OURS, ANOTHER = "7c3e", "9b01"
@@ -132,3 +137,18 @@ def test_what_is_open_at_this_moment_is_not_waited_for(app, place, cluster):
     transaction.init()
     transaction.begin([(place.marks_of("stays"), 0)])
     check_outputs(place, app.graph.outputs)
+
+
+def test_a_copy_that_was_quicker_with_its_first_batch_is_found_out_by_the_other_ones(place):
+    """Both were started before there was a mark, and both have been let in."""
+    place.kafka.make_topic(place.marks_of("pages"), partitions=1)
+    with place.kafka.cluster() as cluster:
+        publisher = Publisher(
+            cluster, "pages", name="runnel.shop.pages", marks=place.marks_of("pages"), late="pages.late"
+        )
+        publisher.open()
+        batch = Batch("pages", ANOTHER, Moment(0, 0, 0), {}, {}, Mock(), Mock())
+        PublishAside(publisher)(batch)
+        publisher.open()
+        with pytest.raises(OtherCheckpoint, match=f"begun by checkpoint {ANOTHER}, and this is {OURS}"):
+            PublishAside(publisher)(replace(batch, checkpoint=OURS))

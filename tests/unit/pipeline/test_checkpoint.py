@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
+from unittest.mock import Mock
 
 import pytest
 
@@ -76,6 +78,7 @@ def test_what_a_repeat_needs_is_synced_and_names_come_last(checkpoint, synced):
     assert len(synced) == 8 + len(files) + len(directories)
     assert set(synced[8 : 8 + len(files)]) == files
     assert set(synced[8 + len(files) :]) == directories
+    assert set(synced[-2:]) == {"commits", "offsets"}  # an entry's name without its state would stop Spark
 
 
 def test_what_is_on_the_disk_is_not_synced_again(checkpoint, path, synced):
@@ -128,6 +131,22 @@ def test_a_sync_that_fails_is_told_to_who_waits(checkpoint, monkeypatch):
         checkpoint.begin_sync(2).result()
 
 
+def test_a_file_whose_sync_has_failed_is_written_anew(checkpoint, path, monkeypatch):
+    """To ask once more proves nothing: the machine may have dropped what it could not write."""
+    state = path / "state" / "0" / "1" / "2.changelog"
+    before = state.stat().st_ino
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", Mock(side_effect=OSError(errno.EIO, "no")))
+        with pytest.raises(OSError, match="no"):
+            checkpoint.sync(2)
+    checkpoint.sync(2)
+    assert state.stat().st_ino != before
+    assert state.read_bytes() == b"x" * 1500
+    after = state.stat().st_ino
+    checkpoint.sync(2)
+    assert state.stat().st_ino == after
+
+
 def test_an_entry_that_is_not_there_is_an_error(checkpoint):
     with pytest.raises(FileNotFoundError):
         checkpoint.sync(3)
@@ -146,12 +165,47 @@ def test_what_is_whole_stays(checkpoint, path):
 def test_entries_that_are_empty_are_removed(checkpoint, path, which):
     cut(path / "offsets" / which.format(2))
     cut(path / "commits" / which.format(1))
-    cut(path / which.format("metadata"))
     checkpoint.mend()
     assert names(path / "offsets") == ["0", "1"]
     assert names(path / "commits") == ["0"]
-    assert not checkpoint.is_begun
     assert not [each for each in path.rglob("*") if each.is_file() and not each.stat().st_size]
+
+
+@pytest.fixture
+def first(tmp_path):
+    """Of a query that has planned its first batch."""
+    path = tmp_path / "first"
+    for name in ("metadata", "offsets/0", "state/0/0/_metadata/schema", "state/0/_metadata/metadata"):
+        write(path / name)
+    return path
+
+
+@pytest.mark.parametrize("which", ["metadata", ".metadata.crc"])
+def test_a_first_batch_without_an_id_is_begun_anew(first, which):
+    cut(first / which)
+    Checkpoint(first).mend()
+    assert not [each for each in first.rglob("*") if each.is_file()]
+
+
+def test_it_is_also_if_the_id_is_not_there_at_all(first):
+    CheckpointFile(first / "metadata").remove()
+    Checkpoint(first).mend()
+    assert not (first / "offsets").exists()
+
+
+def test_an_id_that_is_lost_later_costs_no_entries(checkpoint, path):
+    """It was on the disk before the first batch took effect: this is no power cut, and people may mend it."""
+    cut(path / "metadata")
+    checkpoint.mend()
+    assert names(path / "offsets") == ["0", "1", "2"]
+
+
+def test_a_description_of_the_state_that_is_torn_is_written_again_by_the_first_batch(first):
+    cut(first / "state" / "0" / "0" / "_metadata" / "schema")
+    Checkpoint(first).mend()
+    assert not (first / "state" / "0" / "0" / "_metadata" / "schema").exists()
+    assert (first / "state" / "0" / "_metadata" / "metadata").exists()
+    assert names(first / "offsets") == ["0"]
 
 
 def test_a_batch_whose_state_was_lost_is_repeated(checkpoint, path):

@@ -34,6 +34,8 @@ from runnel.start import Start
 LOOK_EVERY = 10.0  # seconds, for new partitions and topics
 SAMPLE = 4096  # bytes; a broker gives one whole batch at least
 SMALL = 10_000  # records: fewer are taken without a look at their size
+AT_FIRST = 500_000  # records of a batch that catches up, until it is known how long one takes
+QUICK, SLOW = 5.0, 60.0  # seconds: after a quicker batch the next one may be twice as large, after a slower one half
 
 
 class Planner:
@@ -54,6 +56,8 @@ class Planner:
         self._checked = float("-inf")
         self._active = clock()  # when there was last something to read, or a beat
         self._guess = (0, 0)  # of the alignment
+        self._rows = AT_FIRST
+        self._full_since: float | None = None  # when the last batch was planned, if it took all that it might
         self._until: Offsets | None = None
         self._agreement = Agreement(spec.agreement)
 
@@ -155,10 +159,12 @@ class Planner:
         return passed
 
     def _admitted(self, start: Offsets, ends: dict[Place, int], waiting: int) -> dict[Place, int]:
+        self._learn()
         most = self._most(start, ends, waiting)
         if waiting <= most:
             self._guess = (0, 0)
             return ends
+        self._full_since = self._clock()
         behind = {place: at for place, at in ends.items() if at > start.next.get(place, 0)}
         newest = max(
             (found.timestamp for found in positions.newest(self._cluster, behind).values() if found), default=0
@@ -175,14 +181,27 @@ class Planner:
         self._guess = (moment, max(1, (moment - last) // 2) if last else 0)
         return ends | taken
 
+    def _learn(self) -> None:
+        """From the last batch, if it took all that it might."""
+        if self._full_since is None:
+            return
+        took, self._full_since = self._clock() - self._full_since, None
+        if took < QUICK:
+            self._rows = min(2 * self._rows, self._spec.reading.rows)
+        elif took > SLOW:
+            self._rows = max(self._rows // 2, SMALL)
+
     def _most(self, start: Offsets, ends: dict[Place, int], waiting: int) -> int:
-        """Records of a batch: as many as declared, and no more bytes than declared, by the size of those to come."""
+        """Records of a batch: as many as declared, and no more bytes than declared, by the size of those to come; fewer
+        while it is not known how long they take, or if they take long: a transaction has its time, and whoever stops
+        the app waits for the batch.
+        """
         reading = self._spec.reading
         if waiting <= min(SMALL, reading.rows):
             return reading.rows
         place = max(ends, key=lambda each: ends[each] - start.next.get(each, 0))
         size = self._record_size(place, start.next.get(place, 0), ends[place])
-        return max(1, min(reading.rows, int(reading.bytes / size)))
+        return max(1, min(self._rows, reading.rows, int(reading.bytes / size)))
 
     def _record_size(self, place: Place, start: int, end: int) -> float:
         """By the first batch from there on; 1 where there is none, as when all was aborted or is gone."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from runnel.client.cluster import Cluster
 from runnel.client.errors import EndUnknown, Fenced
 from runnel.pipeline.batch import Batch, Step
+from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.markers import Marker, is_done
 from runnel.pipeline.sinks.outgoing import settled
 from runnel.pipeline.sinks.parallel import write_in_parallel
@@ -96,7 +97,12 @@ class PublishAside:
 
     def __call__(self, batch: Batch) -> Batch:
         done = self._publisher.marker
-        is_published = done is not None and done.checkpoint == batch.checkpoint and done.batch >= batch.number
+        if done is not None and done.checkpoint != batch.checkpoint:  # another copy was quicker with its first batch
+            raise OtherCheckpoint(
+                batch.query,
+                f"what it puts aside was begun by checkpoint {done.checkpoint}, and this is {batch.checkpoint}",
+            )
+        is_published = done is not None and done.batch >= batch.number
         if (batch.aside.num_rows or done is None) and not is_published:
             batch.wait_for_disk()
             self._publisher.publish(mark_of(batch), {}, batch.aside)

@@ -51,7 +51,7 @@ class Changes:
                 yield self._arranged(changes, records)
         if self._moment is not None:
             versions.keep(self._range.end, latest)
-            versions.forget_before(self._range.start)
+            versions.forget_before(versions.last_before(self._range.start))  # the batch before may be repeated, too
 
     def _read_again(self) -> Latest:
         """The rows as of the start: none at the beginning of the topic. Where the file was lost, as far as the topic

@@ -109,6 +109,10 @@ class Versions:
         ends = [span.end for number in (before, batch) if (span := self.of_batch(number)) is not None]
         self.forget_before(min(ends, default=0))
 
+    def last_before(self, offset: int) -> int:
+        """The offset of the newest version that is older than this one; if there is none, this one."""
+        return max((number for number in self._numbers(DELTA) if number < offset), default=offset)
+
     def forget_before(self, offset: int) -> None:
         """Versions as of an older offset, and the bases that no other one is based on."""
         self._remove(DELTA, offset)

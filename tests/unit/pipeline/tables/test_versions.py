@@ -124,6 +124,12 @@ def test_a_base_stays_as_long_as_a_version_is_based_on_it(versions, with_bases, 
     assert names(tmp_path) == ["7.base.arrow", "7.delta.arrow"]
 
 
+def test_the_version_before_an_offset_is_found(versions):
+    for offset in (5, 6, 9):
+        versions.keep(offset, latest_of(a=offset))
+    assert [versions.last_before(offset) for offset in (10, 9, 6, 5)] == [9, 6, 5, 5]
+
+
 def test_what_a_killed_process_left_half_done_is_removed_in_time(versions, tmp_path):
     for name in ("5.delta.arrow.12-ab", "5.base.arrow.12-ab", "1.batch.json.12-ab"):
         (tmp_path / name).write_bytes(b"half")
