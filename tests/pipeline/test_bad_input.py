@@ -365,7 +365,9 @@ def test_a_terminal_shows_what_is_wrong_and_not_where_java_was(broker, tmp_path)
     path = tmp_path / "shop.py"
     function = f"{TYPES}@F.udf(IntegerType())\ndef share(n):\n    return 100 // n\n\n\n"
     path.write_text(
-        view('return clicks.select("page", share("n").alias("n"))', before=function).replace('clicks"', 'shown"')
+        view('return clicks.select("page", share("n").alias("n"))', before=function)
+        .replace('clicks"', 'shown"')
+        .replace('App("shop")', 'App("shown")')  # that of the other tests has its own directory
     )
     command = [sys.executable, "-c", PROGRAM, "run", str(path), "--bootstrap", broker.bootstrap]
     done = subprocess.run(

@@ -282,5 +282,5 @@ def test_a_signal_ends_the_start(tmp_path, number, until_caught_up, code):
     with life(tmp_path) as made:
         made.start_app(until_caught_up=until_caught_up)
         made.app.wait_for_log("Spark starts")
-        assert made.app.end(number) == code
+        assert made.app.end(number) == code, made.app.log
         assert "Traceback" not in made.app.log

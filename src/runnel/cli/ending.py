@@ -38,8 +38,12 @@ class Ending:
         self._stop()
 
     def call(self, stop: Callable[[], object]) -> None:
-        """This, from now on."""
+        """This, from now on; and at once, if somebody has asked before and the program came here all the same: where
+        Python calls something of its own accord, as to collect garbage, SystemExit ends nothing.
+        """
         self._stop = stop
+        if self._asked is not None:
+            stop()
 
 
 @contextmanager

@@ -44,6 +44,17 @@ def test_what_runs_is_asked_to_stop():
         assert asked.code == 143
 
 
+def test_a_signal_that_ended_nothing_stops_what_runs_later():
+    """As one that comes while Python collects garbage: what is raised there is only printed."""
+    stopped = []
+    with ending(is_whole=True) as asked:
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        asked.call(lambda: stopped.append(True))
+        assert stopped
+        assert asked.code == 0
+
+
 def test_without_a_signal_the_code_is_0():
     with ending(is_whole=False) as asked:
         assert asked.code == 0
