@@ -3,6 +3,7 @@
 PYTHON ?= python3
 ROUNDS ?= 1000
 SEED ?=
+KEEP ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,13 +21,15 @@ test: $(READY) ## run the fast tests on all cores; needs nothing but Python
 
 test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, kcat, npm and a C compiler
 	@.ci/require-java
-	@$(BIN)/pytest -n 2 --dist loadfile -m servers
+	@echo "Preparing Java's archives of classes (once; Spark and Apache Kafka start in half the time) ..."
+	@$(BIN)/python -m tests.interop.kafka_archive & $(BIN)/python -m runnel.pipeline.archiving; wait
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m servers
 
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-demo: $(READY) ## clicks are counted by an app on Spark, which is killed; the sum adds up; needs Java 17
-	@$(BIN)/python examples/pipeline_demo.py
+demo: $(READY) ## a small shop on Spark is killed while it works, and its sums add up; needs Java 17; KEEP=1 leaves it running
+	@$(BIN)/python examples/shop_demo.py $(if $(KEEP),--keep)
 
 demo-broker: $(READY) ## two client libraries talk through a broker that is killed; count what was kept
 	@$(BIN)/python examples/broker_demo.py

@@ -6,20 +6,16 @@ query of its own in a session that is warm; its first seconds are not counted. T
 that Spark tells of both, and our own, which stand on stderr.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from benchmarks import pipeline_load
-from benchmarks.broker_environment import ROOT
 from benchmarks.broker_turns import say
 from benchmarks.harness import Figure, Options, at_most
 from benchmarks.pipeline_environment import PEER
 from benchmarks.pipeline_events import PARTITIONS
+from benchmarks.pipeline_load import VIEW, Job, Where, load
 from benchmarks.pipeline_sessions import Session
 from benchmarks.pipeline_stage import Stage, few_rounds, stage
 
@@ -72,16 +68,14 @@ def _sample(place: Stage, side: Session, job: str, seconds: int, warm_up: int) -
     topic, to = f"in-{uuid4().hex[:8]}", f"out_{uuid4().hex[:8]}"
     place.broker.create_topic(topic, PARTITIONS)
     if job == "start_view":
-        where = "view", side.do(job, topic=topic)["views"]
+        where = Where(VIEW, side.do(job, topic=topic)["views"])
     else:
         place.broker.create_topic(to, PARTITIONS)
         side.do(job, topic=topic, to=to)
-        where = "topic", to
-    arguments = [place.broker.bootstrap, topic, *where, RATE, seconds, warm_up]
-    command = [sys.executable, "-m", pipeline_load.__name__, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        where = Where(to)
+    (rows,) = load(Job(place.broker.bootstrap, topic, RATE, seconds, warm_up, (where,)))
     told = side.do("stop")
-    sample = Sample(**json.loads(done.stdout), steps=_medians(told["steps"]))
+    sample = Sample(**rows.percentiles, steps=_medians(told["steps"]))
     own = ", ".join(f"{name} {value:.1f}" for name, value in _medians(told.get("own", {})).items())
     batches = len(told["steps"]["addBatch"])
     say(f"{job}, {side.name}: {sample}{'; ' + own if own else ''}; {batches} batches")

@@ -3,7 +3,7 @@
     python -m benchmarks.pipeline_ours BOOTSTRAP DIRECTORY      jobs come as lines of JSON
 
 An app runs as `runnel run` runs it, but for the session, which is there already. Every run is an app of its own, with a
-data directory of its own. The steps of a batch are timed from outside, by wrapping what does them.
+data directory of its own. What became of its batches is told with each run.
 """
 
 import json
@@ -11,38 +11,25 @@ import sys
 import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from benchmarks.daily_queries import NUMBERED, declare
+from benchmarks.pipeline_batches import Batches
 from benchmarks.pipeline_events import FLAT, NESTED
 from runnel import App, Raw
+from runnel.app.rebuild import Rebuild
 from runnel.app.runner import Runner, Running
-from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.session import spark_session
-from runnel.pipeline.sinks.publisher import Publisher
-from runnel.pipeline.steps.account import Account
 from runnel.views.opening import open_store
-from runnel.views.writer import SqlWriter
 
-NUMBERED = f"{FLAT}, number long"
 VIEW = "counted"
 SPARK_STEPS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-OWN_STEPS = {
-    "our checkpoint's entry": (Checkpoint, "logged"),
-    "our rows to the driver": (ClassicDataFrame, "toArrow"),
-    "our account": (Account, "__call__"),
-    "our transaction": (Publisher, "publish"),
-    "its begin": (Publisher, "begin"),
-    "its last writes and commit": (Publisher, "commit"),
-    "our view": (SqlWriter, "apply"),
-    "its trim": (SqlWriter, "trim"),
-}
 
 
 class Ours:
@@ -52,9 +39,7 @@ class Ours:
         self._spark = spark_session("benchmark")
         self._runner: Runner | None = None
         self._thread: threading.Thread | None = None
-        self._times: dict[str, list[float]] = defaultdict(list)
-        for name, (owner, method) in OWN_STEPS.items():
-            setattr(owner, method, self._timed(name, getattr(owner, method)))
+        self._batches = Batches(self._spark)
 
     # --- until all is read
 
@@ -114,6 +99,42 @@ class Ours:
         app.stream(clicks, key="page")(_changed(to))
         return self._measured(app)
 
+    def several(self, topic: str, names: dict[str, str]) -> dict[str, Any]:
+        """Side by side; `names` are those of the outputs, by the query. For each of them the rows that it read, and
+        the seconds from the beginning to the end of its last batch.
+        """
+        app = _app()
+        declare(app, topic, names)
+        running = self._running(until_caught_up=True)
+        self._batches.clear()
+        begin = time.monotonic()
+        runner = Runner(app, running)
+        runner.run()
+        told = self._batches.take()
+        found = {}
+        for name, query in zip(names, runner.queries, strict=True):
+            own = [each for each in told if each.query == query.place.id_of(query.name)]
+            found[name] = {"rows": sum(each.rows for each in own), "seconds": max(each.ended for each in own) - begin}
+        return found
+
+    def view(self, topic: str) -> dict[str, Any]:
+        """As `start_view`, until all is read."""
+        app = _app()
+        declare(app, topic, {"per_minute": VIEW})
+        return self._measured(app)
+
+    def rebuild(self, app: str, data: str, topic: str) -> dict[str, Any]:
+        """The view of an app that `view` or `start_view` has made, in this process or in another."""
+        declared = App(app)
+        declare(declared, topic, {"per_minute": VIEW})
+        begin = time.perf_counter()
+        done = Rebuild(declared, VIEW, Running(self._bootstrap, Path(data), spark=self._spark)).run()
+        end = time.perf_counter()
+        assert done is not None
+        rows = done.in_time + done.late + done.rejected
+        times = {"seconds": end - begin, "begin": begin, "end": end}
+        return {**times, "rows": rows, "rejected": done.rejected, "counted": _sum(Path(data))}
+
     # --- until it is stopped
 
     def start_copy(self, topic: str, to: str) -> dict[str, Any]:
@@ -125,25 +146,30 @@ class Ours:
     def start_view(self, topic: str) -> dict[str, Any]:
         """Stateful: the newest number per page and minute."""
         app = _app()
-        clicks = app.stream(topic, schema=NUMBERED, time="at", late="10 seconds")
+        declare(app, topic, {"per_minute": VIEW})
+        return self._start(app)
 
-        def body(clicks: DataFrame) -> DataFrame:
-            windows = clicks.groupBy(F.window("at", "1 minute"), "page")
-            return windows.agg(F.count("*").alias("count"), F.max("number").alias("newest"))
-
-        app.view(clicks, key=["window", "page"], name=VIEW)(body)
+    def start_several(self, topic: str, names: dict[str, str]) -> dict[str, Any]:
+        app = _app()
+        declare(app, topic, names)
         return self._start(app)
 
     def stop(self) -> dict[str, Any]:
-        """The milliseconds of each step, batch by batch."""
+        """The milliseconds of each step, batch by batch, of Spark's report and of our own; and the batches."""
         assert self._runner is not None
-        assert self._thread is not None
-        told = [each for query in self._spark.streams.active for each in query.recentProgress if each.numInputRows]
-        self._runner.stop()
-        self._thread.join()
-        steps = {step: [each.durationMs.get(step, 0) for each in told] for step in SPARK_STEPS}
-        own = {name: [1e3 * each for each in times[-len(told) :]] for name, times in self._times.items() if told}
-        return {"steps": steps, "own": own}
+        batches = self._batches.take()
+        self.end()
+        told = [each for each in batches if each.rows and each.start is not None]
+        steps = {step: [each.spark.get(step, 0) for each in told] for step in SPARK_STEPS}
+        names = dict.fromkeys(name for each in told for name in each.steps)
+        own = {name: [1e3 * each.steps.get(name, 0.0) for each in told] for name in names}
+        return {"steps": steps, "own": own, "batches": [asdict(each) for each in batches]}
+
+    def end(self) -> None:
+        """What runs, if anything does."""
+        if self._runner is not None and self._thread is not None:
+            self._runner.stop()
+            self._thread.join()
 
     # --- inside
 
@@ -159,25 +185,16 @@ class Ours:
         elapsed = time.perf_counter() - begin
         (query,) = runner.queries
         rows = query.totals.in_time + query.totals.rejected + query.totals.late
-        return {"seconds": elapsed, "rows": rows, "rejected": query.totals.rejected, "counted": _sum(running.data)}
+        told = {"app": app.name, "data": str(running.data), "counted": _sum(running.data)}
+        return {"seconds": elapsed, "rows": rows, "rejected": query.totals.rejected, **told}
 
     def _start(self, app: App) -> dict[str, Any]:
         running = self._running(until_caught_up=False)
-        self._times.clear()
+        self._batches.clear()
         self._runner = Runner(app, running)
         self._thread = threading.Thread(target=self._runner.run)
         self._thread.start()
-        return {"views": str(running.data / "views.sqlite")}
-
-    def _timed(self, name: str, done: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*given: Any, **named: Any) -> Any:
-            begin = time.perf_counter()
-            try:
-                return done(*given, **named)
-            finally:
-                self._times[name].append(time.perf_counter() - begin)
-
-        return timed
+        return {"views": str(running.data / "views.sqlite"), "app": app.name, "data": str(running.data)}
 
 
 def _app() -> App:
@@ -207,9 +224,12 @@ def _sum(data: Path) -> int | None:
 def main(bootstrap: str, directory: str) -> None:
     side = Ours(bootstrap, directory)
     print("@ {}", flush=True)
-    for line in sys.stdin:
-        job = json.loads(line)
-        print("@", json.dumps(getattr(side, job.pop("do"))(**job)), flush=True)
+    try:
+        for line in sys.stdin:
+            job = json.loads(line)
+            print("@", json.dumps(getattr(side, job.pop("do"))(**job)), flush=True)
+    finally:
+        side.end()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the pipeline's benchmarks share: a broker of ours, a session of each side on it, and jobs that are checked."""
+"""What the pipeline's benchmarks share: a broker of ours, sessions on it, ours or both sides', and checked jobs."""
 
 import os
 import signal
@@ -23,17 +23,29 @@ SIZES = "RUNNEL_BENCH_EVENTS"
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Both environments, a broker, and a directory for what the sides keep."""
+class OurStage:
+    """Our environment, a broker, and a directory for what is kept."""
 
     broker: Running
     directory: Path
     ours: Environment
-    peer: Environment
 
     def fill(self, topic: str, count: int, kind: Kind = Kind.CLEAN) -> None:
         say(f"writing {count:,} events ({kind}) into {topic}")
         fill(self.broker, topic, count, kind)
+
+    @contextmanager
+    def session(self, name: str = "ours") -> Iterator[Session]:
+        say("starting a session")
+        with session(self.ours, OURS, self.broker.bootstrap, self.directory / name) as ours:
+            yield ours
+
+
+@dataclass(frozen=True)
+class Stage(OurStage):
+    """With the peer's environment."""
+
+    peer: Environment
 
     @contextmanager
     def sessions(self) -> Iterator[tuple[Session, Session]]:
@@ -49,13 +61,20 @@ class Stage:
 
 @contextmanager
 def stage() -> Iterator[Stage]:
+    peer = environments.peer()
+    with our_stage() as place:
+        yield Stage(place.broker, place.directory, place.ours, peer)
+
+
+@contextmanager
+def our_stage() -> Iterator[OurStage]:
     # As after Ctrl-C: without it broker and sessions would outlive a benchmark that was told to stop.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
-    ours, peer = environments.ours(), environments.peer()
-    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
+    ours = environments.ours()
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         with running(Runnel(place / "broker", ours.python.with_name("runnel"))) as broker:
-            yield Stage(broker, place, ours, peer)
+            yield OurStage(broker, place, ours)
 
 
 def few_rounds(options: Options) -> Options:

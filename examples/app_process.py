@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from broker_process import RUNNEL
 
+SHOW_CURSOR = "\x1b[?25h\n"  # a screen that was killed has hidden it
+
 
 class AppProcess:
-    """`data` is its directory; what it says stands in `log`. Leaving the `with` block kills it."""
+    """`data` is its directory; what it says stands in `log`, or on the terminal, with its live screen, if it has one.
+    Leaving the `with` block kills it.
+    """
 
-    def __init__(self, app: Path, bootstrap: str, folder: Path) -> None:
+    def __init__(self, app: Path, bootstrap: str, folder: Path, *, has_screen: bool = False) -> None:
+        self._has_screen = has_screen
         self.data = folder / "app"
         self.log = folder / "app.log"
         self._command = [RUNNEL, "run", str(app), "--bootstrap", bootstrap, "--data", str(self.data)]
@@ -30,9 +36,14 @@ class AppProcess:
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
+    @property
+    def shows_screen(self) -> bool:
+        return self._has_screen and self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+            says = None if self._has_screen else log
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=says, start_new_session=True)
 
     def kill(self) -> None:
         """SIGKILL, to Python and to Java: no time to write or close anything."""
@@ -41,6 +52,8 @@ class AppProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+            if self._has_screen:
+                sys.stderr.write(SHOW_CURSOR)
 
     def stop(self) -> int:
         """SIGTERM: the batch under way is finished. The answer is the exit code."""

@@ -1,8 +1,10 @@
-"""A shop's clicks: counted per minute and page in a view, and the long stays as a stream of their own.
+"""A small shop: clicks are counted per minute and page; orders are joined with their payments, and what is paid is
+counted per minute and product.
 
     runnel up examples/shop.py
 
-Late clicks go to the topics `clicks_per_minute.late` and `long_stays.late`, broken ones to `clicks.rejected`.
+Late rows go to the topics `clicks_per_minute.late`, `paid_orders.late` and `income_per_minute.late`, broken ones to
+`clicks.rejected`, `orders.rejected` and `payments.rejected`.
 """
 
 from pyspark.sql import DataFrame
@@ -14,6 +16,13 @@ app = App("shop")
 clicks = app.stream(
     "clicks", schema="page string, customer_id long, seconds int, at timestamp", time="at", late="30 seconds"
 )
+orders = app.stream(
+    "orders",
+    schema="order_id long, customer_id long, product string, cents long, ordered_at timestamp",
+    time="ordered_at",
+    late="30 seconds",
+)
+payments = app.stream("payments", schema="order_id long, paid_at timestamp", time="paid_at", late="30 seconds")
 
 
 @app.view(clicks, key=["window", "page"])
@@ -21,6 +30,15 @@ def clicks_per_minute(clicks: DataFrame) -> DataFrame:
     return clicks.groupBy(F.window("at", "1 minute"), "page").count()
 
 
-@app.stream(clicks, key="customer_id")
-def long_stays(clicks: DataFrame) -> DataFrame:
-    return clicks.where("seconds > 50").select("customer_id", "page", "seconds")
+@app.stream(orders, payments, key="order_id", time="paid_at", late="30 seconds")
+def paid_orders(orders: DataFrame, payments: DataFrame) -> DataFrame:
+    """Those that are paid within two minutes."""
+    within = F.expr("o.order_id = p.order_id AND paid_at BETWEEN ordered_at AND ordered_at + INTERVAL 2 MINUTES")
+    paid = orders.alias("o").join(payments.alias("p"), within)
+    return paid.select("o.order_id", "customer_id", "product", "cents", "paid_at")
+
+
+@app.view(paid_orders, key=["window", "product"])
+def income_per_minute(paid_orders: DataFrame) -> DataFrame:
+    per_minute = paid_orders.groupBy(F.window("paid_at", "1 minute"), "product")
+    return per_minute.agg(F.count("*").alias("orders"), F.sum("cents").alias("cents"))

@@ -5,6 +5,8 @@ with runnel.Broker() as broker:  # a broker for every Kafka client, in this proc
 
 app = runnel.App("shop")  # streams, tables and views, kept by functions of PySpark
 
+runnel.views(".runnel")["clicks_per_minute"].get(page="p1")  # a view, read from anywhere
+
 The durable log can be used alone: `from runnel.log import open_log`.
 """
 
@@ -16,11 +18,27 @@ from runnel.version import __version__
 if TYPE_CHECKING:
     from runnel.app.app import App
     from runnel.broker.embedded import Broker
-    from runnel.graph import Avro, Json, Raw, Reading, Text, Writing
+    from runnel.graph import Alert, Avro, Json, Raw, Reading, Text, Writing
+    from runnel.pipeline.bloom import bloom_filter, might_contain
 
-__all__ = ["App", "Avro", "Broker", "Json", "Raw", "Reading", "Text", "Writing", "__version__"]
+__all__ = [
+    "Alert",
+    "App",
+    "Avro",
+    "Broker",
+    "Json",
+    "Raw",
+    "Reading",
+    "Text",
+    "Writing",
+    "__version__",
+    "bloom_filter",
+    "might_contain",
+    "views",
+]
 
 HOMES = {
+    "Alert": "runnel.graph",
     "App": "runnel.app.app",
     "Avro": "runnel.graph",
     "Broker": "runnel.broker.embedded",
@@ -29,6 +47,9 @@ HOMES = {
     "Reading": "runnel.graph",
     "Text": "runnel.graph",
     "Writing": "runnel.graph",
+    "bloom_filter": "runnel.pipeline.bloom",
+    "might_contain": "runnel.pipeline.bloom",
+    "views": "runnel.views",
 }
 
 
@@ -36,4 +57,5 @@ def __getattr__(name: str) -> Any:
     """The public names are loaded when they are first used: `import runnel` stays light."""
     if name not in HOMES:
         raise AttributeError(f"module 'runnel' has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    home = import_module(HOMES[name])
+    return getattr(home, name, home)  # `views` is the package itself, which can be called

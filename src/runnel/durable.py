@@ -10,6 +10,8 @@ step can be added whose interruption nobody has tried: a test compares the names
 `RUNNEL_DIE_AT=/a/directory` is for processes that are there already, such as Spark's workers: whoever comes to a place
 takes a file away that has the name of the place, `view.commit:before:1` first, `view.commit:before:2` next. A file that
 is not empty holds the number of a signal, which the one who took it sends to itself.
+
+A test that must go on living does it inside of `watched`: there a place is told to whoever watches, who may raise.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 VARIABLE = "RUNNEL_DIE_AT"
 
 _reached: Counter[str] = Counter()
+_watching: Callable[[str], object] | None = None
 
 
 @contextmanager
@@ -33,7 +36,22 @@ def durable(name: str) -> Iterator[None]:
     _reach(name, "after")
 
 
+@contextmanager
+def watched(by: Callable[[str], object]) -> Iterator[None]:
+    """`by` is called with each place that this process comes to, such as `view.commit:before`. If it raises, the step
+    is not done (`before`), or nobody knows that it is done (`after`): as when the process dies there.
+    """
+    global _watching  # a place is reached in threads of Spark's, which inherit nothing of ours
+    outer, _watching = _watching, by
+    try:
+        yield
+    finally:
+        _watching = outer
+
+
 def _reach(name: str, side: str) -> None:
+    if _watching is not None:
+        _watching(f"{name}:{side}")
     chosen = os.environ.get(VARIABLE)
     if not chosen:
         return

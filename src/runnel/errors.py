@@ -29,7 +29,7 @@ Its class says whether trying again can help.
         ├── MalformedRequest      bytes on a connection that are no request of Kafka's protocol
         ├── UnusableDirectory     not a data directory of ours, or of a newer format
         ├── ReplayFailed          a state that lives in a log could not be rebuilt
-        └── Closed                the log was closed
+        └── Closed                the log, or a client, was closed
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from runnel.freeing import FREEING, LARGE
+
 if TYPE_CHECKING:
     from runnel.ring import Ring
 
@@ -132,7 +134,7 @@ class DiskFile:
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            FREEING.let_go(self._descriptor)
 
     def fileno(self) -> int:
         return self._descriptor
@@ -234,10 +236,21 @@ class DiskFiles:
         os.rmdir(path)
 
     def rename(self, source: str, target: str) -> None:
+        held = self._hold_large(target)
         os.replace(source, target)
+        del held
 
     def remove(self, path: str) -> None:
+        held = self._hold_large(path)
         os.unlink(path)
+        del held
+
+    def _hold_large(self, path: str) -> DiskFile | None:
+        """Whoever holds it when it has lost its name, frees it; else the system would, at once."""
+        try:
+            return self.open(path) if os.stat(path).st_size >= LARGE else None
+        except OSError:
+            return None
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -280,12 +293,29 @@ def read_file(files: Files, path: str) -> bytes:
     return file.read(file.size(), 0)
 
 
-def replace_file(files: Files, path: str, content: bytes) -> None:
-    """Put `content` under `path` so that a crash leaves either the old file or the new one, whole."""
-    temporary = path + ".tmp"
+def replace_file(files: Files, path: str, content: bytes, *, mark: str = "") -> None:
+    """Put `content` under `path` so that a crash leaves either the old file or the new one, whole. Where two may do it
+    at once, each needs a `mark` of its own for the file that it writes first.
+    """
+    temporary = f"{path}{mark}.tmp"
     file = files.open(temporary, create=True)
     file.truncate(0)
     file.write([content], 0)
     file.sync()
     files.rename(temporary, path)
     files.sync_directory(os.path.dirname(path))
+
+
+def make_directories(path: str) -> None:
+    """The folder and those above it that are missing, so that a power cut does not take them away."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(os.path.abspath(path))
+    for each in reversed(missing):
+        try:
+            DISK.make_directory(each)
+        except FileExistsError:
+            if not os.path.isdir(each):  # else somebody else was quicker
+                raise
+        DISK.sync_directory(os.path.dirname(os.path.abspath(each)))

@@ -35,7 +35,14 @@ from pathlib import Path
 
 from tests.conformance.outcome import Outcome, Result, tail, without_colours
 from tests.conformance.sources import fetch_sources
-from tests.interop.kafka_distribution import JVM_OPTIONS, cache_directory, compiled, find_java, kafka_classpath
+from tests.interop.kafka_distribution import (
+    JVM_OPTIONS,
+    archive_options,
+    cache_directory,
+    compiled,
+    find_java,
+    kafka_classpath,
+)
 
 VERSION = "2.15.1"
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
@@ -48,6 +55,8 @@ BUILT = f"librdkafka-{VERSION}-with-rapidjson"
 # Tests are chosen by what a broker of this version can do.
 BROKER_VERSION = "4.3.0"
 
+# Its own runner would take five. They mostly wait: for a group to form, for nothing to come.
+SIDE_BY_SIDE = 4
 TIME_LIMIT = 240.0
 # Tests that need as long as they allow themselves, on any broker, get this many times as long.
 LONGER = {"0059": 2.0}
@@ -144,6 +153,11 @@ def list_cases(scenario: str = "default") -> list[Case]:
 def list_group_cases() -> list[Case]:
     """The tests for which it matters by which protocol a consumer joins its group."""
     return [case for case in list_cases() if IN_A_GROUP.match(case.name)]
+
+
+def run_of(name: str) -> str:
+    """All tests of one number are run for one of them; parts, each by itself."""
+    return name if "/" in name else name.split("_", 1)[0]
 
 
 def parse_names(source: str, scenario: str) -> list[str]:
@@ -289,13 +303,13 @@ def outcome(case: Case, text: str, states: dict[str, tuple[str, float]], in_time
 
 def write_scripts(directory: Path, programs: Path) -> None:
     """Stand-ins for the scripts of a Kafka distribution, and for the one that runs a test's own program."""
-    options = " ".join(JVM_OPTIONS)
+    options = " ".join([*JVM_OPTIONS, *archive_options()])
     commands = {Path("kafka", "bin", name): main_class for name, main_class in SCRIPTS.items()}
     commands[Path("java", "run-class.sh")] = ""
     for name, main_class in commands.items():
         script = directory / name
         script.parent.mkdir(parents=True, exist_ok=True)
-        classpath = f"{programs}{os.pathsep}{kafka_classpath()}"
+        classpath = f"{kafka_classpath()}{os.pathsep}{programs}"
         script.write_text(f"#!/bin/sh\nexec '{find_java()}' {options} -cp '{classpath}' {main_class} \"$@\"\n")
         script.chmod(0o755)
 

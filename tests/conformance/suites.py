@@ -20,6 +20,10 @@ class Suite:
     list_names: Callable[[], list[str]]
     run: Callable[[str, Iterable[str], Path], Iterator[Outcome]]
     settings: Mapping[str, str] = field(default_factory=dict)
+    side_by_side: int = 1
+    """How many of its tests may run at the same time."""
+    run_of: Callable[[str], str] = str
+    """By its name, what is run for a test: others may be run with it."""
 
 
 def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], protocol: str = "classic") -> Suite:
@@ -39,6 +43,8 @@ def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], prot
         lambda: [case.name for case in cases()],
         run,
         settings,
+        librdkafka.SIDE_BY_SIDE,
+        librdkafka.run_of,
     )
 
 

@@ -1,5 +1,7 @@
 """What passes on Apache Kafka passes here, by the tests that the authors of clients wrote for their clients."""
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,14 +24,27 @@ def required(suite: Suite) -> list[str]:
 
 
 def quick(suite: Suite) -> list[str]:
-    """Those that take little time, or the one that takes least."""
+    """Those that take little time, with all that is run for them, or the one that takes least."""
     seconds = load(suite.baseline).seconds
+    taken: Counter[str] = Counter()
+    for name, own in seconds.items():
+        taken[suite.run_of(name)] += own
     names = required(suite)
-    return [name for name in names if seconds[name] <= QUICK_SECONDS] or [min(names, key=lambda name: seconds[name])]
+    least = min(names, key=lambda name: seconds[name])
+    return [name for name in names if taken[suite.run_of(name)] <= QUICK_SECONDS] or [least]
+
+
+def shared(suite: Suite, names: list[str], count: int) -> list[list[str]]:
+    """The tests in shares that take about as long as each other, on Apache Kafka."""
+    seconds = load(suite.baseline).seconds
+    shares: list[list[str]] = [[] for _ in range(count)]
+    for name in sorted(names, key=lambda name: -seconds[name]):
+        min(shares, key=lambda share: sum(seconds[each] for each in share)).append(name)
+    return shares
 
 
 def assert_passes(suite: Suite, names: list[str], directory: Path) -> None:
-    found = differing(suite, names, directory / "first")
+    found = differing(suite, names, directory / "first", suite.side_by_side)
     if found:
         # The clients under test have races of their own: one in a few hundred tests fails on Apache Kafka, too.
         print("run again:", *(difference.outcome for difference in found), sep="\n  ")
@@ -38,11 +53,14 @@ def assert_passes(suite: Suite, names: list[str], directory: Path) -> None:
     assert not told, "\n\n".join([f"{len(told)} of {len(names)} tests differ from Apache Kafka", *told])
 
 
-def differing(suite: Suite, names: list[str], directory: Path) -> list[Difference]:
-    with our_broker(directory / "runnel", suite.settings) as broker:
-        outcomes = list(suite.run(broker.bootstrap, names, directory))
+def differing(suite: Suite, names: list[str], directory: Path, side_by_side: int = 1) -> list[Difference]:
+    with our_broker(directory / "runnel", suite.settings) as broker, ThreadPoolExecutor() as threads:
+        places = (directory / str(number) for number in range(side_by_side))
+        shares = [share for share in shared(suite, names, side_by_side) if share]
+        ran = list(threads.map(lambda share, place: list(suite.run(broker.bootstrap, share, place)), shares, places))
         broker.check()
-    assert {outcome.name for outcome in outcomes} == set(names)
+    outcomes = [outcome for share in ran for outcome in share]
+    assert sorted(outcome.name for outcome in outcomes) == sorted(names)
     return differences(load(suite.baseline), outcomes, EXCEPTIONS)
 
 

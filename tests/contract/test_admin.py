@@ -13,17 +13,25 @@ from runnel.client import (
     Refused,
     Start,
     TopicExists,
+    UnknownPartition,
     UnknownTopic,
     WrongPartitionCount,
 )
 from runnel.client.cluster import Cluster
+from runnel.errors import Closed
 from runnel.protocol.versions import Api
+from tests.pipeline.waiting import wait_until
 
 OF_TOPIC = 2  # a type of resources
 
 
 def values(admin: Admin, topic: str) -> dict[str, str | None]:
     return {config.name: config.value for config in admin.configs([topic])[topic] if config.is_of_topic}
+
+
+def become(admin: Admin, topic: str, expected: dict[str, str]) -> None:
+    """Apache Kafka answers when its controller knows; the brokers hear of it a moment later."""
+    wait_until(lambda: values(admin, topic) == expected, lambda: f"{values(admin, topic)} have become {expected}")
 
 
 def test_the_cluster_knows_its_brokers(admin, bootstrap):
@@ -123,9 +131,9 @@ def test_configs_are_set_when_a_topic_is_created(admin, name):
 def test_altering_a_config_leaves_the_others(admin, topic):
     admin.alter(topic, configs={"retention.ms": "1000", "retention.bytes": "2000"})
     admin.alter(topic, configs={"retention.bytes": "3000"})
-    assert values(admin, topic) == {"retention.ms": "1000", "retention.bytes": "3000"}
+    become(admin, topic, {"retention.ms": "1000", "retention.bytes": "3000"})
     admin.alter(topic, configs={"segment.bytes": "1048576"}, unset=["retention.ms"])
-    assert values(admin, topic) == {"retention.bytes": "3000", "segment.bytes": "1048576"}
+    become(admin, topic, {"retention.bytes": "3000", "segment.bytes": "1048576"})
 
 
 def test_every_config_has_a_value_and_a_source(admin, topic):
@@ -154,6 +162,34 @@ def test_offsets_by_place_and_by_time(admin, producer, kept):
     assert [admin.offsets([place], start)[place] for start in starts] == [2, 5, 3, 2, 4, 5]
 
 
+@pytest.mark.parametrize("start", [EARLIEST, LATEST, Start.time(0), Start.offset(0)])
+def test_the_offsets_of_what_is_not_there_say_so(admin, topic, start):
+    with pytest.raises(UnknownTopic, match='there is no topic "nowhere"'):
+        admin.offsets([("nowhere", 0)], start)
+    with pytest.raises(UnknownPartition, match=f'topic "{topic}" has no partition 9'):
+        admin.offsets([(topic, 9)], start)
+    with pytest.raises(UnknownPartition, match=f'topic "{topic}" has no partition 9'):
+        admin.offsets([(topic, 0), (topic, 9)], start)
+
+
+def test_the_records_of_what_is_not_there_cannot_be_deleted(admin, topic):
+    with pytest.raises(UnknownTopic, match='there is no topic "nowhere"'):
+        admin.delete_records("nowhere", {0: 1})
+    with pytest.raises(UnknownPartition, match=f'topic "{topic}" has no partition 9'):
+        admin.delete_records(topic, {9: 1})
+    with pytest.raises(Refused, match="Offset out of range"):
+        admin.delete_records(topic, {0: 1_000_000})
+
+
+def test_a_closed_one_says_that_it_is(bootstrap):
+    admin = Admin(bootstrap)
+    admin.close()
+    admin.close()
+    for ask in (admin.cluster, admin.topics, lambda: admin.topic("t"), lambda: admin.offsets([("t", 0)], EARLIEST)):
+        with pytest.raises(Closed, match="the admin client is closed"):
+            ask()
+
+
 def test_the_offsets_of_nothing_are_none(admin):
     assert admin.offsets([], LATEST) == {}
 
@@ -161,7 +197,9 @@ def test_the_offsets_of_nothing_are_none(admin):
 def test_sizes_grow_with_the_records(admin, producer, wide):
     for _ in range(10):
         producer.produce(wide, bytes(1_000), partition=1)
-    sizes = admin.sizes([(wide, number) for number in range(3)])
+    places = [(wide, number) for number in range(3)]
+    wait_until(lambda: len(admin.sizes(places)) == 3)  # Apache Kafka makes the files of a partition a moment later
+    sizes = admin.sizes(places)
     assert sizes[wide, 0] == sizes[wide, 2] == 0
     assert 10_000 < sizes[wide, 1] < 20_000
 

@@ -43,6 +43,7 @@ def test_an_open_transaction_holds_the_end_back(cluster, producer, topic, open_t
     producer.produce(topic, b"after")
     producer.flush()
     assert positions.latest(cluster, [(topic, 0)]) == {(topic, 0): 1}
+    assert positions.written(cluster, [(topic, 0)]) == {(topic, 0): 3}
 
 
 def test_an_offset_belongs_to_a_time(cluster, producer, kept):

@@ -24,7 +24,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.kafka_distribution import JVM_OPTIONS, KafkaUnavailable, java_command, java_environment
+from tests.interop.kafka_distribution import (
+    JVM_OPTIONS,
+    KafkaUnavailable,
+    archive_options,
+    java_command,
+    java_environment,
+)
 
 HOST = "127.0.0.1"
 NODE_ID = "1"
@@ -38,6 +44,8 @@ SERVER_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+# A server that lives for a test is ready after less than half of the work if it does not prepare for a long life.
+SHORT_LIVED_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 START_LIMIT = 120.0
 STOP_LIMIT = 60.0
 ANSWER_LIMIT = 5.0
@@ -92,12 +100,12 @@ def kafka_server(
     port: int = 0,
     listeners: Mapping[str, int] | None = None,
     formatting: Sequence[str] = (),
-    jvm_options: Sequence[str] = SERVER_OPTIONS,
+    jvm_options: Sequence[str] | None = None,
 ) -> Iterator[KafkaServer]:
     """Run Apache Kafka in a directory; `settings` go into its server.properties and win over ours.
 
     `listeners` are further ones, by their protocol, with their ports; `formatting` goes to the tool that makes the
-    storage, such as the names of users.
+    storage, such as the names of users. Without `jvm_options` it is started for a short life.
     """
     port, controller_port = port or free_port(), free_port()
     properties = server_properties(directory / "data", port, controller_port, settings or {}, listeners or {})
@@ -116,7 +124,7 @@ def kafka_cluster(
     settings: Mapping[str, str] | None = None,
     *,
     nodes: int = 3,
-    jvm_options: Sequence[str] = SERVER_OPTIONS,
+    jvm_options: Sequence[str] | None = None,
 ) -> Iterator[dict[int, KafkaServer]]:
     """Run several nodes, by their numbers from 1 on; every one is a broker, and the first is the controller, too."""
     controller_port, cluster = free_port(), new_cluster_id()
@@ -173,7 +181,9 @@ def prepare(directory: Path, properties: Mapping[str, str], cluster: str = "", f
         format_storage(configuration, directory / "log4j2.properties", cluster, formatting)
 
 
-def launch(directory: Path, port: int, node: int, jvm_options: Sequence[str]) -> KafkaServer:
+def launch(directory: Path, port: int, node: int, jvm_options: Sequence[str] | None = None) -> KafkaServer:
+    if jvm_options is None:
+        jvm_options = [*SHORT_LIVED_OPTIONS, *archive_options()]
     logging = logging_option(directory / "log4j2.properties")
     command = java_command("kafka.Kafka", str(directory / "server.properties"), options=[*jvm_options, logging])
     with (directory / "server.log").open("ab") as log:
@@ -190,7 +200,7 @@ def new_cluster_id() -> str:
 def format_storage(configuration: Path, logging: Path, cluster: str = "", formatting: Sequence[str] = ()) -> None:
     """Make the data directory the cluster's, or a new one's, as an operator does before the first start."""
     cluster = cluster or new_cluster_id()
-    options = [*JVM_OPTIONS, logging_option(logging)]
+    options = [*JVM_OPTIONS, *archive_options(), logging_option(logging)]
     tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(configuration), *formatting]
     run = subprocess.run(
         java_command(*tool, options=options),
@@ -260,7 +270,7 @@ def main() -> None:
     settings = dict(setting.split("=", 1) for setting in options.set)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with kafka_server(options.data, settings, port=options.port) as server:
+        with kafka_server(options.data, settings, port=options.port, jvm_options=SERVER_OPTIONS) as server:
             print(f"listening on {server.bootstrap}", flush=True)
             server.process.wait()
             sys.exit(f"Apache Kafka ended by itself; see {options.data / 'server.log'}")

@@ -306,10 +306,10 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch", "generation_id")
 FIRST_EPOCHS: dict[World, int] = {}  # of the group of each world
 
 
-def wish(member: str, epoch: int, **more: Any) -> dict[str, Any]:
+def wish(world: World, member: str, epoch: int, **more: Any) -> dict[str, Any]:
     joins = epoch == 0
     fields = {
-        "group_id": more.pop("group", "g"),
+        "group_id": more.pop("group", world.group),
         "member_id": member,
         "member_epoch": epoch,
         "instance_id": None,
@@ -330,7 +330,7 @@ def epoch_in(world: World, epoch: int) -> int:
 
 def heartbeat(world: World, member: str, epoch: int, **more: Any) -> dict[str, Any]:
     version = more.pop("version", 1)
-    answer = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, version, **wish(member, epoch_in(world, epoch), **more))
+    answer = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, version, **wish(world, member, epoch_in(world, epoch), **more))
     note(world, f"{member} {epoch} {sorted(more)}", answer)
     return answer
 
@@ -351,7 +351,7 @@ def comparable(value: Any, first: int, names: dict[str, str]) -> Any:
 
 def begin(world: World, member: str, **more: Any) -> None:
     """The first member of a new group joins: its epoch is the first."""
-    answer = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, 1, **wish(member, 0, **more))
+    answer = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, 1, **wish(world, member, 0, **more))
     FIRST_EPOCHS[world] = answer["member_epoch"]
     note(world, f"{member} begins", answer)
 
@@ -360,7 +360,8 @@ def owned(world: World, *partitions: int) -> dict[str, Any]:
     return {"topic_partitions": [{"topic_id": world.topic_id, "partitions": list(partitions)}] if partitions else []}
 
 
-def look(world: World, group: str = "g") -> None:
+def look(world: World, group: str | None = None) -> None:
+    group = world.group if group is None else group
     for version in (0, 1):
         asked = {"group_ids": [group], "include_authorized_operations": version == 1}
         note(world, f"described {version}", world.quietly(Api.CONSUMER_GROUP_DESCRIBE, version, **asked))
@@ -368,7 +369,8 @@ def look(world: World, group: str = "g") -> None:
         asked = {"groups": [group], "include_authorized_operations": False}
         note(world, f"as classic {version}", world.quietly(Api.DESCRIBE_GROUPS, version, **asked))
     listed = world.quietly(Api.LIST_GROUPS, 5, states_filter=[], types_filter=["consumer"])
-    note(world, "listed", listed)
+    own = [each for each in listed["groups"] if each["group_id"] == world.group]  # the others' are of other scenarios
+    note(world, "listed", listed | {"groups": own})
 
 
 def commit(world: World, member: str, epoch: int, partition: int = 0, version: int = 9) -> None:
@@ -379,7 +381,7 @@ def commit(world: World, member: str, epoch: int, partition: int = 0, version: i
         "committed_metadata": "",
     }
     fields = {
-        "group_id": "g",
+        "group_id": world.group,
         "generation_id_or_member_epoch": epoch_in(world, epoch),
         "member_id": member,
         "group_instance_id": None,
@@ -395,12 +397,12 @@ def commit_in_transaction(world: World, version: int, *commits: tuple[str, int, 
     made = initialised(world, name, 4 if version < 5 else 5)
     who = {"transactional_id": name, "producer_id": made["producer_id"], "producer_epoch": made["producer_epoch"]}
     if version < 5:
-        added = world.quietly(Api.ADD_OFFSETS_TO_TXN, 3, group_id="g", **who)
+        added = world.quietly(Api.ADD_OFFSETS_TO_TXN, 3, group_id=world.group, **who)
         assert not added["error_code"], added
     for member, epoch, numbers in commits:
         place = {"committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
         fields = {
-            "group_id": "g",
+            "group_id": world.group,
             "generation_id": epoch_in(world, epoch),
             "member_id": member,
             "group_instance_id": None,
@@ -426,14 +428,14 @@ def initialised(world: World, name: str, version: int) -> dict[str, Any]:
 
 
 def fetch(world: World, member: str | None, epoch: int) -> None:
-    asked = {"group_id": "g", "member_id": member, "member_epoch": epoch_in(world, epoch), "topics": None}
+    asked = {"group_id": world.group, "member_id": member, "member_epoch": epoch_in(world, epoch), "topics": None}
     answer = world.quietly(Api.OFFSET_FETCH, 9, groups=[asked], require_stable=False)
     note(world, f"{member} fetches {epoch}", answer)
 
 
 def join_classic(world: World, name: str, **more: Any) -> dict[str, Any]:
     fields = {
-        "group_id": "g",
+        "group_id": world.group,
         "session_timeout": 30_000,
         "rebalance_timeout": 30_000,
         "member_id": more.pop("member_id", ""),
@@ -454,7 +456,7 @@ def join_classic(world: World, name: str, **more: Any) -> dict[str, Any]:
 def sync_classic(world: World, name: str, joined: dict[str, Any], assignment: bytes | None = None) -> None:
     given = [] if assignment is None else [{"member_id": joined["member_id"], "assignment": assignment}]
     fields = {
-        "group_id": "g",
+        "group_id": world.group,
         "generation_id": joined["generation_id"],
         "member_id": joined["member_id"],
         "group_instance_id": None,
@@ -467,7 +469,7 @@ def sync_classic(world: World, name: str, joined: dict[str, Any], assignment: by
 
 def beat_classic(world: World, name: str, joined: dict[str, Any], **more: Any) -> None:
     fields = {
-        "group_id": "g",
+        "group_id": world.group,
         "generation_id": joined["generation_id"],
         "member_id": joined["member_id"],
         "group_instance_id": None,
@@ -479,14 +481,14 @@ def until_stable(world: World) -> None:
     """Send ann's heartbeats until she has partitions; how many it takes is not noted."""
     deadline = time.monotonic() + LIMIT
     while True:
-        asked = {"group_ids": ["g"], "include_authorized_operations": False}
+        asked = {"group_ids": [world.group], "include_authorized_operations": False}
         (group,) = world.quietly(Api.CONSUMER_GROUP_DESCRIBE, 1, **asked)["groups"]
         (ann,) = (each for each in group["members"] if each["member_id"] == "ann")
         if ann["assignment"]["topic_partitions"] and group["group_state"] == "Stable":
             return
         assert time.monotonic() < deadline, group
         fields = {
-            "group_id": "g",
+            "group_id": world.group,
             "member_id": "ann",
             "member_epoch": ann["member_epoch"],
             "instance_id": ann["instance_id"],
@@ -535,7 +537,7 @@ def rebalance(world: World) -> None:
     heartbeat(world, "bob", -1)
     look(world)
     commit(world, "", -1)
-    note(world, "deleted", world.quietly(Api.DELETE_GROUPS, 2, groups_names=["g"]))
+    note(world, "deleted", world.quietly(Api.DELETE_GROUPS, 2, groups_names=[world.group]))
     look(world)
 
 
@@ -573,7 +575,7 @@ def refusals(world: World) -> None:
     heartbeat(world, "ann", -3)
     look(world)
     look(world, "")
-    made = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, 0, **wish("", 0, group="made"))
+    made = world.quietly(Api.CONSUMER_GROUP_HEARTBEAT, 0, **wish(world, "", 0, group="made"))
     assert made["member_id"]
 
 
@@ -633,7 +635,7 @@ def upgraded(world: World) -> None:
     beat_classic(world, "bob", bob)
     heartbeat(world, ANN, 2, **owned(world))
     who = {"member_id": bob["member_id"], "group_instance_id": None, "reason": None}
-    note(world, "bob leaves", world.quietly(Api.LEAVE_GROUP, 5, group_id="g", members=[who]))
+    note(world, "bob leaves", world.quietly(Api.LEAVE_GROUP, 5, group_id=world.group, members=[who]))
     heartbeat(world, ANN, 2, **owned(world))
     look(world)
 
@@ -649,8 +651,23 @@ def expressions(world: World) -> None:
 SCENARIOS = (rebalance, transactional_commits, refusals, static_members, classic_members, upgraded, expressions)
 
 
-def played(bootstrap: str, scenario: Callable[[World], None]) -> list[tuple[str, Any]]:
-    world = World(bootstrap)
+def played(bootstrap: str) -> dict[str, list[tuple[str, Any]]]:
+    """What each scenario was told. They share a topic, and each has a group of its name."""
+    topic_id = made_topic(bootstrap)
+    transcripts = {}
+    for scenario in SCENARIOS:
+        world = World(bootstrap)
+        world.topic_id, world.group = topic_id, scenario.__name__
+        coordinator(world)
+        try:
+            scenario(world)
+        finally:
+            world.close()
+        transcripts[world.group] = world.transcript
+    return transcripts
+
+
+def made_topic(bootstrap: str) -> UUID:
     topic = {
         "name": TOPIC,
         "num_partitions": 2,
@@ -658,23 +675,20 @@ def played(bootstrap: str, scenario: Callable[[World], None]) -> list[tuple[str,
         "assignments": [],
         "configs": [],
     }
-    answer = world.quietly(Api.CREATE_TOPICS, 7, topics=[topic], timeout=30_000, validate_only=False)
-    world.topic_id = answer["topics"][0]["topic_id"]
-    assert isinstance(world.topic_id, UUID)
-    coordinator(world)
-    try:
-        scenario(world)
-    finally:
-        world.close()
-    return world.transcript
+    answer = World(bootstrap).quietly(Api.CREATE_TOPICS, 7, topics=[topic], timeout=30_000, validate_only=False)
+    made = answer["topics"][0]["topic_id"]
+    assert isinstance(made, UUID)
+    return made
 
 
 def coordinator(world: World) -> None:
     """Wait until there is one: Kafka makes its topic first."""
     deadline = time.monotonic() + LIMIT
     while True:
-        found = world.quietly(Api.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
-        tried = world.quietly(Api.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"], include_authorized_operations=False)
+        found = world.quietly(Api.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=[world.group])
+        tried = world.quietly(
+            Api.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[world.group], include_authorized_operations=False
+        )
         if found["coordinators"][0]["error_code"] == 0 and tried["groups"][0]["error_code"] == 69:
             return
         assert time.monotonic() < deadline, (found, tried)
@@ -682,12 +696,10 @@ def coordinator(world: World) -> None:
 
 @pytest.mark.servers
 def test_apache_kafka_answers_the_same(tmp_path: Path) -> None:
-    theirs: dict[str, list[tuple[str, Any]]] = {}
-    for scenario in SCENARIOS:
-        with kafka_server(tmp_path / scenario.__name__, PATIENT) as kafka:
-            theirs[scenario.__name__] = played(kafka.bootstrap, scenario)
-    for scenario in SCENARIOS:
-        with Broker(settings={"node.id": 1, **PATIENT}) as broker:
-            ours = played(broker.bootstrap, scenario)
-        for mine, other in zip(ours, theirs[scenario.__name__], strict=True):
-            assert mine == other, scenario.__name__
+    with kafka_server(tmp_path / "kafka", PATIENT) as kafka:
+        theirs = played(kafka.bootstrap)
+    with Broker(settings={"node.id": 1, **PATIENT}) as broker:
+        ours = played(broker.bootstrap)
+    for scenario, answers in theirs.items():
+        for mine, other in zip(ours[scenario], answers, strict=True):
+            assert mine == other, scenario

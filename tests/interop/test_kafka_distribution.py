@@ -13,8 +13,10 @@ from tests.interop.kafka_distribution import (
     VERSION,
     Dump,
     KafkaUnavailable,
+    class_archive,
     compiled,
     dump_segments,
+    java_command,
     kafka_classpath,
 )
 
@@ -237,6 +239,23 @@ def test_a_part_is_fetched_by_its_own_list_and_in_the_one_version(programs, tmp_
     pom = Path(__file__).parent / part / "pom.xml"
     assert f"-f {pom} " in (tmp_path / "asked").read_text()
     assert f"<kafka.version>{VERSION}</kafka.version>" in pom.read_text()
+
+
+def test_an_archive_of_classes_is_used_when_it_is_there_and_of_the_same_java(programs, tmp_path):
+    write_program(programs / "java", """echo 'openjdk version "17.0.15"' >&2""")
+    write_program(programs / "mvn", FETCH)
+    archive = class_archive()
+    option = f"-XX:SharedArchiveFile={archive}"
+    assert option not in java_command("Tool")
+    archive.touch()
+    assert option in java_command("Tool")
+    assert option not in java_command("Program", classpath="of its own")
+    (tmp_path / "other").mkdir()
+    write_program(tmp_path / "other" / "java", """echo 'openjdk version "21"' >&2""")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path / 'other'}:{programs}")
+        assert class_archive() != archive
+        assert not any("SharedArchiveFile" in option for option in java_command("Tool"))
 
 
 def test_a_java_that_cannot_compile_is_named(programs, tmp_path):

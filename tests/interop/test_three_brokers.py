@@ -22,7 +22,6 @@ pytestmark = pytest.mark.servers
 
 LIMIT = 180.0
 PARTITIONS = 6
-SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "3",
@@ -37,7 +36,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
-    with kafka_cluster(tmp_path_factory.mktemp("kafka"), SETTINGS, jvm_options=SMALL) as nodes:
+    with kafka_cluster(tmp_path_factory.mktemp("kafka"), SETTINGS) as nodes:
         yield nodes
 
 
@@ -132,7 +131,7 @@ class moved:  # noqa: N801  # it reads as a statement
 def revive(nodes, number):
     dead = nodes[number]
     port = int(dead.bootstrap.rpartition(":")[2])
-    nodes[number] = launch(dead.directory, port, number, SMALL)
+    nodes[number] = launch(dead.directory, port, number)
     wait_until_ready(nodes[number], port)
 
 

@@ -25,8 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import runnel.app.runner
 import runnel.durable
-import runnel.views.postgres
-import runnel.views.sqlite
+import runnel.views.sql_store
 from runnel import App, Reading
 from runnel.app.runner import Runner, Running
 from runnel.client import Producer
@@ -44,19 +43,22 @@ STREAM, WINDOWS, VIEW = "long_stays", "closed_minutes", "clicks_per_minute"
 LATE_BY = 30  # seconds
 PARTITIONS = 4  # of the derived streams
 KEPT = 30  # rows of the view's change log, so few that it is trimmed
+UNLUCKY = 7  # the last digit of the seconds, above 50, on which a body raises, if it does
 EFFECTS = ("publish.begin", "view.commit")
 
 
 class Java(NamedTuple):
     port: int
     token: str
+    python: str  # what it starts as its Python
 
 
 @dataclass(frozen=True)
 class Life:
     """A run of one output of the app. `wider` gives the view a column more; without `locks` the data directory can be
     shared, as if it were on two machines; `otherwise` names another way to write, which is wrong; `traced` is a file
-    that gets the driver's syncs and steps.
+    that gets the driver's syncs and steps. With `raises` the body raises on some rows, which are rejected. `partitions`
+    is how many tasks share what it remembers, if that is to be changed.
     """
 
     output: str
@@ -70,6 +72,8 @@ class Life:
     locks: bool = True
     otherwise: str = ""
     traced: Path | None = None
+    raises: bool = False
+    partitions: int | None = None
 
 
 def live(life: Life, java: Java, deaths: Path, log: Path) -> None:
@@ -95,6 +99,7 @@ def _run(life: Life, java: Java) -> int:
         until_caught_up=True,
         parallel_from=1 if life.by_tasks else 10**9,
         spark=_joined(java),
+        partitions=life.partitions,
     )
     try:
         Runner(_app(life), running).run()
@@ -113,11 +118,22 @@ def _app(life: Life) -> App:
         late=f"{LATE_BY} seconds",
         read=Reading(rows=life.rows, start=life.begin),
     )
+    on_error = "reject" if life.raises else "stop"
+    unlucky = UNLUCKY  # the workers do not have this file
+
+    def tried(clicks):
+        return clicks.where(F.udf(passes, "boolean")("seconds")) if life.raises else clicks
+
+    def passes(seconds):
+        if seconds > 50 and seconds % 10 == unlucky:  # a filter of the body spares it the others
+            raise ValueError("seven")
+        return True
+
     if life.output == STREAM:
 
-        @app.stream(clicks.with_metadata(), key="customer_id", write=Writing(partitions=PARTITIONS))
+        @app.stream(clicks.with_metadata(), key="customer_id", write=Writing(partitions=PARTITIONS, on_error=on_error))
         def long_stays(clicks):
-            return clicks.where("seconds > 50").select("customer_id", "_partition", "_offset")
+            return tried(clicks).where("seconds > 50").select("customer_id", "_partition", "_offset")
 
     elif life.output == WINDOWS:
 
@@ -127,9 +143,9 @@ def _app(life: Life) -> App:
 
     else:
 
-        @app.view(clicks, key=["window", "page"])
+        @app.view(clicks, key=["window", "page"], on_error=on_error)
         def clicks_per_minute(clicks):
-            counted = clicks.groupBy(F.window("at", "1 minute"), "page").count()
+            counted = tried(clicks).groupBy(F.window("at", "1 minute"), "page").count()
             return counted.withColumn("twice", 2 * F.col("count")) if life.wider else counted
 
     return app
@@ -147,6 +163,7 @@ def _joined(java: Java) -> SparkSession:
     SparkContext._ensure_initialized(gateway=gateway)
     found = gateway.jvm.JavaSparkContext.fromSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
     context = SparkContext(gateway=gateway, jsc=found, conf=SparkConf(_jconf=found.getConf()))
+    context.pythonExec = java.python
     spark = SparkSession(context)
     for query in spark.streams.active:
         query.stop()
@@ -165,8 +182,7 @@ def _write_to(log: Path) -> None:
 
 
 def _prepare(life: Life) -> None:
-    for store in (runnel.views.sqlite, runnel.views.postgres):
-        store.Keep = partial(Keep, rows=KEPT)
+    runnel.views.sql_store.Keep = partial(Keep, rows=KEPT)
     if not life.locks:
         runnel.app.runner.DiskFiles.lock = lambda *_: _NoLock()
     if life.traced is not None:

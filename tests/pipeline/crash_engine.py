@@ -4,7 +4,8 @@
         spark.run(life)                                     # until all is read
         spark.die(life, "publish.commit:after:1")           # until it has died there
 
-What is not covered: Java's own death, and that of the machine. Runs whose Java dies with them are in test_shop.
+Planners are forks, too, as in the test kit. What is not covered: Java's own death, and that of the machine. Runs whose
+Java dies with them are in test_shop.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from runnel.durable import VARIABLE
+from runnel.testing.planners import python_with_planners
 from tests.pipeline.crash_driver import Java, Life, live
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.pipeline.crash_driver"])
 LIMIT = 120.0
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # Java takes 40 % less time if it does not prepare for a long life
 HOST = """
 import json, sys
 from runnel.pipeline.session import spark_session
@@ -108,7 +109,7 @@ class Engine:
 @contextmanager
 def engine(directory: Path) -> Iterator[Engine]:
     (directory / "deaths").mkdir(parents=True)
-    environment = os.environ | {VARIABLE: str(directory / "deaths"), "JAVA_TOOL_OPTIONS": SHORT_LIVED}
+    environment = os.environ | {VARIABLE: str(directory / "deaths")}
     with (directory / "log").open("a") as log:
         command = [sys.executable, "-c", HOST]
         host = subprocess.Popen(
@@ -118,7 +119,7 @@ def engine(directory: Path) -> Iterator[Engine]:
         assert host.stdout is not None
         line = host.stdout.readline()
         assert line, f"Spark did not start:\n{(directory / 'log').read_text()}"
-        spark = Engine(Java(*json.loads(line)), directory)
+        spark = Engine(Java(*json.loads(line), python_with_planners()), directory)
         try:
             yield spark
         finally:

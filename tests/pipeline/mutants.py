@@ -36,6 +36,7 @@ OTHER = "test_a_checkpoint_that_is_not_that_of_its_output_is_refused"
 WINDOWS = "test_what_a_window_remembers_survives_a_death_after_the_commit"
 SYNCED = "test_an_entry_of_the_checkpoint_is_on_the_disk_before_its_batch_takes_effect[{}]"
 BEGUN = "test_where_a_stream_began_is_kept"
+SHARED = "test_killed_while_what_a_window_remembers_is_shared_anew_the_next_run_goes_on_from_there"
 
 
 class Mutant(NamedTuple):
@@ -172,16 +173,18 @@ MUTANTS = [
         "a stream does not wait for the disk",
         "the same",
         "pipeline/steps/publish.py",
-        "        batch.wait_for_disk()\n        self._publisher.publish(",
-        "        self._publisher.publish(",
+        "        batch.wait_for_disk()\n"
+        '        with batch.watch.step("publish"):\n            self._publisher.publish(',
+        '        with batch.watch.step("publish"):\n            self._publisher.publish(',
         (SYNCED.format("a stream by the driver"),),
     ),
     Mutant(
         "a view does not wait for the disk",
         "the same",
         "pipeline/steps/publish.py",
-        "            batch.wait_for_disk()\n            self._publisher.publish(",
-        "            self._publisher.publish(",
+        "            batch.wait_for_disk()\n"
+        '            with batch.watch.step("publish"):\n                self._publisher.publish(',
+        '            with batch.watch.step("publish"):\n                self._publisher.publish(',
         (SYNCED.format("a view in SQLite"),),
     ),
     Mutant(
@@ -191,6 +194,22 @@ MUTANTS = [
         "        if path.exists():\n",
         "        if False:\n",
         (BEGUN,),
+    ),
+    Mutant(
+        "state is shared by something else than its key",
+        "a task does not find what it remembered",
+        "pipeline/repartition.py",
+        "frame.repartition(tasks, KEY)",
+        'frame.repartition(tasks, "value_bytes")',
+        (SHARED,),
+    ),
+    Mutant(
+        "the number is not changed",
+        "state is where no task looks for it",
+        "pipeline/repartition.py",
+        '    known["conf"][PARTITIONS] = str(partitions)\n',
+        "",
+        (SHARED,),
     ),
 ]
 ALL_TESTS = tuple(dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests))

@@ -114,6 +114,15 @@ class Scene:
             give(topic, partition, json.dumps(row).encode(), row, at)
         return self.sent[-1]
 
+    def send_each(self, topic: str, places: Iterable[tuple[int, int]]) -> None:
+        """One record for each: its time, and its partition."""
+        with self._sending() as give:
+            for at, partition in places:
+                self._ids += 1
+                self._clock = max(self._clock, at)
+                row = {"id": self._ids, "k": 0, "n": 0, "at": moment(at)}
+                give(topic, partition, json.dumps(row).encode(), row, at)
+
     def send_many(self, topic: str, times: Iterable[int]) -> None:
         """In one transaction, so that one batch reads them all."""
         producer = confluent_kafka.Producer(

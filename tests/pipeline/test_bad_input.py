@@ -213,6 +213,10 @@ def send(desk, *clicks):
 
 
 MEND = "mend the function and start again; nothing is lost"
+OR_REJECT = (
+    'mend the function, or declare on_error="reject": such rows go to {}.rejected then; nothing is lost, it goes on '
+    "from here"
+)
 
 
 @pytest.mark.servers
@@ -263,8 +267,9 @@ def test_an_error_in_a_python_function_is_told_with_its_line_and_no_row_is_lost(
     body = 'return clicks.select("page", share("n").alias("n"))'
     assert desk.run(view(body, before=function.format("100 // n"))) == (
         1,
-        "pages has stopped: ZeroDivisionError: integer division or modulo by zero (shop.py, line 11)",
-        MEND,
+        "pages has stopped: ZeroDivisionError: integer division or modulo by zero (shop.py, line 11), with the record "
+        'at offset 1 of clicks-0: {"page": "b", "n": 0}',
+        OR_REJECT.format("clicks"),
     )
     assert desk.run(view(body, before=function.format("100 // n if n else -1"))) == (0, "", "")
     assert desk.pages() == {"a": 100, "b": -1, "c": 20}
@@ -290,9 +295,8 @@ def test_a_key_that_changes_its_type_is_refused_and_the_view_stays(desk):
     send(desk, ("b", 2))
     assert desk.run(view('return clicks.select(F.length("page").alias("page"), "n")')) == (
         1,
-        "view 'pages' is kept with another declaration: its column 'page' was of type string and is now declared as "
-        "int32",
-        "declare it as it was, or give it another name: it is then built anew beside the old one",
+        "pages cannot go on from its checkpoint: its column page was string and is now int",
+        "`runnel rebuild pages APP.py` reads the log again into a new copy, which then takes its place",
     )
     assert desk.pages() == {"a": 1}
     assert desk.run(view(GOOD)) == (0, "", "")
@@ -381,8 +385,10 @@ def test_a_terminal_shows_what_is_wrong_and_not_where_java_was(broker, tmp_path)
     assert done.returncode == 1
     said = done.stderr.splitlines()
     assert said[-2:] == [
-        f"error: pages has stopped: ZeroDivisionError: integer division or modulo by zero ({path}, line 11)",
-        f"hint: {MEND}",
+        f"error: pages has stopped: ZeroDivisionError: integer division or modulo by zero ({path}, line 11), with the "
+        'record at offset 0 of shown-0: {"page": "a", "n": 0}',
+        f"hint: {OR_REJECT.format('shown')}",
     ]
     assert not [line for line in said if "Traceback" in line or line.startswith("\tat ")]
-    assert len(said) < 10, done.stderr
+    progress = [line for line in said if " INFO runnel.app." in line]
+    assert len(said) - len(progress) < 6, done.stderr

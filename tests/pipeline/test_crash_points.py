@@ -20,20 +20,25 @@ import pytest
 import runnel.pipeline
 import runnel.views
 from runnel import Broker
+from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.checkpoint_path import checkpoint_in
+from runnel.pipeline.repartition import shared_by
+from tests.contract.views import test_exchange
 from tests.contract.views.postgres_server import Postgres, postgres_server
-from tests.pipeline import test_tables, test_views_as_inputs
+from tests.pipeline import test_bad_rows, test_rebuild, test_repartition, test_tables, test_views_as_inputs
 from tests.pipeline.crash_driver import NAIVE, NO_MARKER, STREAM, VIEW, WINDOWS, Life
 from tests.pipeline.crash_engine import Engine, engine
 from tests.pipeline.crash_scene import ALL_AT_ONCE, Scene, check_stays
 
 # The steps of each way of writing, in the order in which a run does them.
 SOURCE = ("source.start", "checkpoint.sync", "source.aside")
-BY_DRIVER = ("publish.open", *SOURCE, "publish.begin", "publish.write", "publish.commit")
-BY_TASKS = ("publish.open", *SOURCE, "publish.begin", "publish.write in a task", "publish.commit")
-POSTGRES = ("view.store", "view.create", "view.claim", *BY_DRIVER, "view.commit", "view.trim", "view.migrate")
-SQLITE = ("view.file", *POSTGRES)
+BY_DRIVER = ("query.declared", "publish.open", *SOURCE, "publish.begin", "publish.write", "publish.commit")
+BY_TASKS = ("query.declared", "publish.open", *SOURCE, "publish.begin", "publish.write in a task", "publish.commit")
+KEPT = ("view.store", "view.create", "view.claim", *BY_DRIVER[1:], "view.commit", "view.trim", "view.migrate")
+POSTGRES = ("query.declared", *KEPT)
+SQLITE = ("query.declared", "view.file", *KEPT)
 
-ONLY_ONCE = {"view.file", "view.store", "view.create", "view.migrate"}
+ONLY_ONCE = {"query.declared", "view.file", "view.store", "view.create", "view.migrate"}
 ONCE_A_RUN = {"publish.open", "view.claim"}
 IN_SPARK = {"source.aside", "publish.write in a task"}  # steps of its processes, which the driver replaces
 WIDER = "view.migrate"  # is a step of a run whose view has a column more than before
@@ -41,6 +46,7 @@ WIDER = "view.migrate"  # is a step of a run whose view has a column more than b
 BOTH = ("before", "after")
 # Nothing that lasts happens between these two: to die after the one is to die before the other.
 AT_ONCE = {
+    ("query.declared", "view.file"),
     ("view.file", "view.store"),
     ("view.store", "view.create"),
     ("view.create", "view.claim"),
@@ -81,7 +87,9 @@ def points_of(step: str, sides: tuple[str, ...]) -> list[tuple[str, ...]]:
 def test_every_durable_step_is_tried():
     sources = [path for each in (runnel.pipeline, runnel.views) for path in Path(each.__file__).parent.rglob("*.py")]
     names = {name for path in sources for name in re.findall(r'durable\("([^"]+)"\)', path.read_text())}
-    names -= {*test_tables.STEPS, *test_views_as_inputs.STEPS}  # which try theirs by themselves
+    # These try theirs by themselves.
+    for other in (test_bad_rows, test_tables, test_views_as_inputs, test_exchange, test_rebuild, test_repartition):
+        names -= set(other.STEPS)
     here = {step for steps in CHAINS.values() for step in steps}
     assert here == {step for steps in WAYS.values() for step in steps}
     assert names == here
@@ -188,6 +196,46 @@ def test_what_a_window_remembers_survives_a_death_after_the_commit(broker, spark
     scene.life = replace(scene.life, rows=ALL_AT_ONCE)  # so that there are late clicks in the next one
     scene.die("publish.commit:before:1")
     scene.end()
+
+
+@pytest.mark.servers
+def test_killed_while_what_a_window_remembers_is_shared_anew_the_next_run_goes_on_from_there(broker, spark, tmp_path):
+    """Each time with a batch that has taken effect, and of which the checkpoint does not know that."""
+    scene = Scene(broker, spark, Life(WINDOWS, broker.bootstrap, tmp_path / "data"))
+    scene.die("publish.commit:after:2")
+    scene.life = replace(scene.life, partitions=5)
+    for point in ("state:after", "name:before", "name:after"):
+        scene.die(f"repartition.{point}:1")
+    scene.die("publish.commit:after:2")
+    scene.life = replace(scene.life, partitions=3)
+    scene.die("repartition.name:after:1")
+    scene.life = replace(scene.life, partitions=None)  # what was decided is done, although nobody asks any more
+    scene.end()
+    assert shared_by(Checkpoint(checkpoint_in(scene.life.data / "queries" / WINDOWS))) == 3
+
+
+SHARING = [f"{step}:{side}:1" for step in test_repartition.STEPS for side in BOTH]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("output", [WINDOWS, VIEW])
+@pytest.mark.parametrize("last", ["publish.commit:before:2", "publish.commit:after:2", "checkpoint.sync:before:3", ""])
+def test_killed_anywhere_while_it_is_shared_anew(broker, spark, tmp_path, output, last):
+    scene = Scene(broker, spark, Life(output, broker.bootstrap, tmp_path / "data"))
+    scene.feed()
+    spark.run(scene.life)
+    for number, point in enumerate(SHARING):
+        scene.life = replace(scene.life, partitions=None)
+        if last:
+            scene.die(last)
+        else:
+            scene.feed()
+            spark.run(scene.life)
+        scene.life = replace(scene.life, partitions=(5, 3, 1, 4)[number % 4])
+        scene.die(point)
+        if number % 2:
+            scene.life = replace(scene.life, partitions=None)  # the number was not asked for again
+        scene.end()
 
 
 @pytest.mark.servers

@@ -10,19 +10,16 @@ import pytest
 from runnel import Broker
 from tests.pipeline.stage import PARTITIONS, Stage
 
-# A start of Spark takes its time: these are tried with every change, the others in the long runs.
+# A start of Spark takes its time: one is tried with every change, the others in the long runs.
 POINTS = [
-    pytest.param("publish.commit:after:2", marks=pytest.mark.servers),
     pytest.param("view.commit:after:2", marks=pytest.mark.servers),
+    pytest.param("publish.commit:after:2", marks=pytest.mark.soak),
     pytest.param("publish.commit:before:2", marks=pytest.mark.soak),
     pytest.param("view.commit:before:2", marks=pytest.mark.soak),
     pytest.param("checkpoint.sync:before:1", marks=pytest.mark.soak),
     pytest.param("publish.open:after:2", marks=pytest.mark.soak),
 ]
-POINTS_OF_TASKS = [
-    pytest.param("publish.write in a task:after:1", marks=pytest.mark.servers),
-    pytest.param("publish.commit:after:2", marks=pytest.mark.soak),
-]
+POINTS_OF_TASKS = ["publish.write in a task:after:1", "publish.commit:after:2"]
 
 
 @pytest.fixture
@@ -38,8 +35,9 @@ def assert_exact(stage):
     assert len(stage.read("clicks.rejected")) == 2 * stage.broken  # by each of the two queries
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("by_tasks", [False, True])
+@pytest.mark.parametrize(
+    "by_tasks", [pytest.param(False, marks=pytest.mark.servers), pytest.param(True, marks=pytest.mark.soak)]
+)
 def test_views_and_streams_are_right_and_a_second_run_goes_on(stage, by_tasks):
     stage.send(400, broken=0.02)
     first = stage.run(by_tasks=by_tasks)
@@ -61,6 +59,7 @@ def test_a_run_that_dies_is_made_good_by_the_next(stage, point):
     assert_exact(stage)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS_OF_TASKS)
 def test_a_run_that_dies_while_tasks_write_is_made_good_by_the_next(stage, point):
     stage.send(400, broken=0.02)

@@ -10,6 +10,7 @@ import random
 import pytest
 
 from runnel import Broker
+from runnel.pipeline.checkpoint_path import checkpoint_in
 from tests.pipeline.operators import LATE, OPERATORS
 from tests.pipeline.scene import SECOND, START, Scene, Sending
 
@@ -52,6 +53,13 @@ def test_every_record_is_counted_once_for_a_long_time(tmp_path, spark, seed, rou
 
 
 def live_through(scene, operator, kind, chance, *, parts):
+    runs = lived(scene, operator, chance, parts=parts, make_app=lambda rows: operator.app(kind, rows=rows))
+    check_sums(scene, runs)
+    check_late(scene, operator, runs)
+    check_answer(scene, operator, kind)
+
+
+def lived(scene, operator, chance, *, parts, make_app):
     """Records come in parts, and after each of them the app runs until it has caught up. The last part closes all."""
     partitions = chance.randint(1, 3)
     how = Sending(
@@ -71,11 +79,8 @@ def live_through(scene, operator, kind, chance, *, parts):
         scene.send(chance.randint(25, 40), how, operator.inputs)
         if part == parts - 1:
             scene.close_windows(operator.inputs)
-        app = operator.app(kind, rows=rows)
-        runs.append(scene.run(app, **by_tasks)["result"])
-    check_sums(scene, runs)
-    check_late(scene, operator, runs)
-    check_answer(scene, operator, kind)
+        runs.append(scene.run(make_app(rows), **by_tasks)["result"])
+    return runs
 
 
 def put_aside(scene, operator):
@@ -101,9 +106,12 @@ def check_late(scene, operator, runs):
     assert {place: int(headers["runnel.watermark"]) for place, headers in late.items()} == expected
 
 
-def late_by_the_rule(scene, operator, runs):
-    """Out of what Spark wrote down: where each batch ended. The watermark that it missed, for each late record."""
-    entries = sorted((scene.data / "queries/result/checkpoint/offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+def late_by_the_rule(scene, operator, runs, raises=lambda event: False):
+    """Out of what Spark wrote down: where each batch ended. The watermark that it missed, for each late record. Rows on
+    which the body raises are as if they were not there, unless they are late.
+    """
+    offsets = checkpoint_in(scene.data / "queries/result") / "offsets"
+    entries = sorted(offsets.glob("[0-9]*"), key=lambda path: int(path.name))
     begins, number = set(), 0
     for run in runs:
         begins.add(number)
@@ -125,7 +133,7 @@ def late_by_the_rule(scene, operator, runs):
                 continue
             if START + event.at < watermark:
                 late[place] = watermark
-            else:
+            elif not raises(event):
                 newest[event.topic] = max(newest.get(event.topic, 0), START + event.at)
         if len(newest) == len(operator.inputs):
             watermark = max(watermark, min(newest.values()) - LATE * SECOND)

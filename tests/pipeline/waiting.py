@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LIMIT = 180.0
+LIMIT = 600.0
 LOOK_EVERY = 0.1  # as seldom as the machine can bear: to look may cost more than what is waited for
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from runnel.durable import VARIABLE, durable
+from runnel.durable import VARIABLE, durable, watched
 
 PROGRAM = """
 from runnel.durable import durable
@@ -88,3 +88,22 @@ def test_a_thread_stands_still_where_it_is_told(tmp_path):
             assert found.stdout.read() == b"0\n1\n2\n3\n4\n"
         finally:
             found.kill()
+
+
+def test_whoever_watches_is_told_of_each_place_and_may_raise():
+    seen: list[str] = []
+    with watched(seen.append), durable("step"):
+        seen.append("done")
+    assert seen == ["step:before", "done", "step:after"]
+    with durable("step"):
+        pass
+    assert len(seen) == 3
+
+    def die(place: str) -> None:
+        if place == "step:after":
+            raise RuntimeError(place)
+
+    done: list[str] = []
+    with pytest.raises(RuntimeError, match="step:after"), watched(die), durable("step"):
+        done.append("done")
+    assert done == ["done"]

@@ -1,12 +1,12 @@
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from runnel.files import BUFFERS_PER_CALL, DISK, Buffer, DiskFile, read_file, replace_file
+from runnel.files import BUFFERS_PER_CALL, DISK, Buffer, DiskFile, DiskFiles, make_directories, read_file, replace_file
 from runnel.testing import Crashed, FaultyFiles
 
 
@@ -242,3 +242,45 @@ def test_a_replacement_that_failed_leaves_the_old_file() -> None:
         replace_file(files, "/file", b"new")
 
     assert read_file(files, "/file") == b"old"
+
+
+def test_the_folders_above_are_made_as_well(tmp_path: Path) -> None:
+    make_directories(str(tmp_path / "a" / "b" / "c"))
+    make_directories(str(tmp_path / "a" / "b" / "c"))
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+@pytest.mark.parametrize("path", ["file", "file/folder"])
+def test_where_a_file_stands_no_folder_is_made(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        make_directories(str(tmp_path / path))
+
+
+def test_a_folder_that_was_made_is_synced_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(type(DISK), "sync_directory", lambda _, path: synced.append(path))
+    make_directories(str(tmp_path / "a" / "b"))
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+
+
+class Overtaken(DiskFiles):
+    """Somebody else replaces a file just before we do."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        super().__init__()
+        self._other = other
+
+    def rename(self, source: str, target: str) -> None:
+        self._other()
+        super().rename(source, target)
+
+
+def test_two_may_replace_a_file_at_once_if_each_has_a_mark(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    files = Overtaken(lambda: replace_file(DISK, path, b"other", mark=".2"))
+    replace_file(files, path, b"own", mark=".1")
+    assert read_file(DISK, path) == b"own"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(FileNotFoundError):
+        replace_file(Overtaken(lambda: replace_file(DISK, path, b"other")), path, b"own")

@@ -12,9 +12,10 @@ Declaring starts nothing: no socket, no JVM, no pyspark. A decorated function st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, overload
 
+from runnel.graph.alert import Alert, AlertRule, rules
 from runnel.graph.body import Function, check_body, checked_inputs
 from runnel.graph.derived import Derived, Writing
 from runnel.graph.errors import InvalidDeclaration
@@ -23,6 +24,7 @@ from runnel.graph.formats import Columns, columns_of
 from runnel.graph.graph import Graph
 from runnel.graph.inputs import CHANGE, Input, Readable
 from runnel.graph.names import checked_name, checked_output, key_columns
+from runnel.graph.on_error import STOP, check_on_error
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
@@ -49,6 +51,7 @@ class App:
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "app")
         self.graph = Graph()
+        self.alerts: list[AlertRule] = []
 
     @overload
     def stream(
@@ -118,9 +121,15 @@ class App:
         return table
 
     def view(
-        self, *inputs: Readable | Input, key: str | list[str] | None = None, name: str | None = None
+        self,
+        *inputs: Readable | Input,
+        key: str | list[str] | None = None,
+        name: str | None = None,
+        on_error: str = STOP,
     ) -> Callable[[Function], View]:
-        """Keep what the function returns in a store, one row for each key. The view has the function's name."""
+        """Keep what the function returns in a store, one row for each key. The view has the function's name. A row on
+        which the function raises stops the query; with `on_error="reject"` it goes to `<topic>.rejected`.
+        """
 
         def declare(body: Function) -> View:
             chosen = name or _name_of(body)
@@ -131,11 +140,36 @@ class App:
             if key is None:
                 hint = 'name the columns that tell its rows apart, such as key=["window", "page"]'
                 raise InvalidDeclaration(where, "key", "is missing", hint=hint)
-            view = View(checked_output(chosen, where), checked, body, key_columns(key, where))
+            check_on_error(where, "on_error", on_error, checked)
+            view = View(checked_output(chosen, where), checked, body, key_columns(key, where), on_error)
             self.graph.derive(view)
             return view
 
         return declare
+
+    def alert(
+        self,
+        *alerts: Alert,
+        of: str | Derived | View | Iterable[str | Derived | View] | None = None,
+        topic: str | None = None,
+        command: str | None = None,
+    ) -> None:
+        """Tell when something is wrong with the outputs `of`, or with any: in the log, and also to a topic, which is
+        made if it is missing, and to a command, which gets the alert as JSON on standard input.
+        """
+        self.alerts += rules(alerts, None if of is None else self._names_of(of), topic, command)
+
+    def _names_of(self, of: str | Derived | View | Iterable[str | Derived | View]) -> tuple[str, ...]:
+        given = [of] if isinstance(of, str | Derived | View) else list(of)
+        names = [each.name if isinstance(each, Derived | View) else str(each) for each in given]
+        known = [output.name for output in self.graph.outputs]
+        for name in names:
+            if name not in known:
+                hint = f"the outputs so far are {', '.join(known) or 'none'}; declare the alert behind them"
+                raise InvalidDeclaration("alert", "of", f"names {name!r}, which is no output of the app", hint=hint)
+        if not names:
+            raise InvalidDeclaration("alert", "of", "names nothing", hint="leave it out to mean every output")
+        return tuple(names)
 
     def _declare_stream(self, topic: str, schema: object, times: Times, reading: Reading) -> Stream:
         where = f'stream "{topic}"'
@@ -158,7 +192,7 @@ class App:
             checked = checked_inputs(inputs, where)
             check_body(body, checked, where)
             _check_streams(where, checked)
-            writing.check(where)
+            writing.check(where, checked)
             keys = None if key is None else key_columns(key, where)
             stream = Derived(checked_output(name, where), checked, body, keys, times.checked(where, None), writing)
             self.graph.derive(stream)

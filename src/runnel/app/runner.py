@@ -8,34 +8,43 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runnel.app.app import App
+from runnel.app.code import code_of, keep_code
+from runnel.app.handover import Handover
+from runnel.app.observation import observation
+from runnel.app.progress import AppProgress, State
+from runnel.app.rebuilds import settle_all
 from runnel.app.trouble import Kept, QueryFailed
+from runnel.app.watching import Watching
 from runnel.client.cluster import PATIENCE
 from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient
-from runnel.files import DiskFiles
+from runnel.files import DiskFiles, make_directories
+from runnel.graph.alert import AlertRule
 from runnel.graph.derived import Derived
+from runnel.graph.graph import Output
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
 from runnel.pipeline.belonging import check_outputs
 from runnel.pipeline.body_failure import body_of
+from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.failure import told
 from runnel.pipeline.given_session import fitted
 from runnel.pipeline.java_process import ended
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import PARALLEL_FROM, Place
 from runnel.pipeline.query import Known, Query
+from runnel.pipeline.repartition import Repartition, sharing_by
 from runnel.pipeline.session import Session, class_archive, spark_session
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.stream_query import StreamQuery
-from runnel.pipeline.tables.versions import make_directory
 from runnel.pipeline.view_query import ViewQuery
 from runnel.pipeline.warming import warm
+from runnel.stop_request import StopRequest
 from runnel.views.opening import absolute
 
 logger = logging.getLogger(__name__)
@@ -51,7 +60,10 @@ class Running:
     """How an app is run. `views` is a directory or a URL; without it the data directory. `spark` is a session that is
     there already, and stays when the app ends. `settings` are librdkafka's, for the connection. A broker that does not
     answer for `patience` seconds is told. With `skip_gone` the app goes on behind records that were deleted before they
-    were read, and tells which. With `make_topics` a topic that is declared and missing is made, not told.
+    were read, and tells which. With `make_topics` a topic that is declared and missing is made, not told. `held` is the
+    directory by which a test holds the app, see `pipeline/source/hold.py`. `alerts` are rules beside those that the app
+    declares. `metrics` is where numbers are served, HOST:PORT. `partitions` tasks share what each query remembers; if
+    that is None, as many as before. With `report_every` seconds the log says how it goes.
     """
 
     bootstrap: str
@@ -65,6 +77,11 @@ class Running:
     patience: float = PATIENCE
     skip_gone: bool = False
     make_topics: bool = False
+    held: Path | None = None
+    alerts: tuple[AlertRule, ...] = ()
+    metrics: str | None = None
+    partitions: int | None = None
+    report_every: float | None = REPORT_EVERY
 
 
 class Runner:
@@ -73,7 +90,11 @@ class Runner:
             raise Permanent(f'app "{app.name}" has nothing to run', hint="declare a view or derive a stream")
         self._app = app
         self._running = running
-        self._stopping = threading.Event()
+        self._stopping = StopRequest()
+        self._kept: dict[str, Kept] = {}
+        self._watching: Watching | None = None
+        self._known = Known()
+        self._codes = {output.name: code_of(output) for output in app.graph.outputs}
         self.queries: list[Query] = []
 
     def run(self, *, when_started: Callable[[], object] = lambda: None) -> None:
@@ -81,15 +102,21 @@ class Runner:
         it listens to `stop`.
         """
         running = self._running
-        make_directory(running.data)
+        make_directories(str(running.data))
         lock = DiskFiles().lock(str(running.data / LOCK))
         if lock is None:
             raise DirectoryOwned(str(running.data), _owner(running.data / LOCK))
         try:
-            place = self._place()
+            place = place_of(self._app, running)
             self._check_inputs(place.kafka)
+            settle_all(place, self._app.graph.outputs, self._stopping.is_set)
+            for output in self._app.graph.outputs:
+                Repartition(output, place.directory_of(output.name)).settle()
             check_outputs(place, self._app.graph.outputs)
-            self._run(place, when_started)
+            names = [output.name for output in self._app.graph.outputs]
+            rules = (*self._app.alerts, *running.alerts)
+            with observation(place, names, rules, self._is_troubled, running.metrics) as self._watching:
+                self._run(place, when_started)
         finally:
             lock.release()
 
@@ -97,11 +124,13 @@ class Runner:
         """Finish the batches under way, and end. May be called from any thread, and from a signal's handler."""
         self._stopping.set()
 
-    def _place(self) -> Place:
-        running = self._running
-        address = absolute(running.views or str(running.data))
-        kafka = Kafka(running.bootstrap, running.settings, running.patience)
-        return Place(self._app.name, kafka, running.data, address, running.parallel_from, running.skip_gone)
+    @property
+    def progress(self) -> AppProgress | None:
+        """How it goes, as of the last second; None before the start."""
+        return None if self._watching is None else self._watching.progress
+
+    def _is_troubled(self, query: str) -> bool:
+        return query in self._kept and self._kept[query].is_troubled
 
     def _check_inputs(self, kafka: Kafka) -> None:
         """What is missing there is told before Spark starts."""
@@ -133,14 +162,9 @@ class Runner:
                 warm(spark)
             when_started()
             self._build(spark, place)
-            first, *others = self._generations()
-            self._start(first)
-            if given is None:
-                class_archive().make_later()
-            self._watch(spark, first)
-            for following in others:
-                self._start(following)
-                self._watch(spark, following)
+            with sharing_by(spark, self._running.partitions):
+                self._share(spark)
+                self._run_all(spark)
         except RunnelError:
             raise
         except Exception:  # of Spark's, which may have ended
@@ -151,19 +175,43 @@ class Runner:
             self._end(spark, is_own=given is None)
         self._tell_what_failed_last()
 
+    def _run_all(self, spark: Session) -> None:
+        first, *others = self._generations()
+        self._start(first)
+        if self._watching is not None:
+            self._watching.start(self.queries)
+        if self._running.spark is None:
+            class_archive().make_later()
+        self._watch(spark, first)
+        for following in others:
+            self._start(following)
+            self._watch(spark, following)
+
+    def _share(self, spark: Session) -> None:
+        """By as many tasks as was asked for, before any query starts."""
+        if (partitions := self._running.partitions) is None:
+            return
+        for query in self.queries:
+            if not self._stopping.is_set():
+                Repartition(query.output, query.place.directory_of(query.name)).run(spark, partitions)
+                query.checkpoint = Checkpoint(query.place.checkpoint_of(query.name))
+
     def _build(self, spark: Session, place: Place) -> None:
         ship(spark, {sys.modules[output.body.__module__] for output in self._app.graph.outputs})
-        known = Known()
         for output in self._app.graph.outputs:
-            with body_of(output):
-                if isinstance(output, View):
-                    view = ViewQuery(spark, place, output, known)
-                    known.views[output.name] = view.columns
-                    self.queries.append(view)
-                else:
-                    stream = StreamQuery(spark, place, output, known)
-                    known.streams[output.name] = stream.columns
-                    self.queries.append(stream)
+            self.queries.append(self._query(spark, place, output))
+
+    def _query(self, spark: Session, place: Place, output: Output) -> Query:
+        with body_of(output):
+            query: Query
+            if isinstance(output, View):
+                query = view = ViewQuery(spark, place, output, self._known)
+                self._known.views[output.name] = view.columns
+            else:
+                query = stream = StreamQuery(spark, place, output, self._known)
+                self._known.streams[output.name] = stream.columns
+            query.check_fit()
+        return query
 
     def _generations(self) -> list[list[Query]]:
         """Who runs side by side: all, or, for a run that ends, those whose sources have come to their end."""
@@ -176,29 +224,57 @@ class Runner:
         for query in queries:
             if self._stopping.is_set():
                 return
-            with body_of(query.output):  # what Spark cannot do as a stream, it tells now
-                query.start(until_caught_up=self._running.until_caught_up)
+            self._start_one(query)
             logger.info("%s is running", query.name)
+
+    def _start_one(self, query: Query) -> None:
+        keep_code(query.place.directory_of(query.name), self._codes[query.name])
+        with body_of(query.output):  # what Spark cannot do as a stream, it tells now
+            query.start(until_caught_up=self._running.until_caught_up)
+
+    def _again(self, spark: Session, query: Query) -> Query:
+        """Another one in its place: it was stopped, and another process was at its files."""
+        another = self._query(spark, query.place, query.output)
+        another.totals = query.totals  # since the app was started
+        self.queries[[each.name for each in self.queries].index(query.name)] = another
+        self._start_one(another)
+        return another
 
     def _watch(self, spark: Session, queries: list[Query]) -> None:
         """Until there is nothing left to run. The first failure that does not pass ends all."""
         every = {query.name: Kept(query, until_caught_up=self._running.until_caught_up) for query in queries}
+        self._kept |= every
+        handovers = {query.name: self._handover(spark, query) for query in queries}
         waited = 0.0
         while not self._stopping.wait(LOOK_EVERY):
             if (gone := ended(spark)) is not None:
                 raise gone
-            looks = [kept.look() for kept in every.values()]
+            for name, handover in handovers.items():
+                if handover.look():
+                    every[name] = Kept(handover.query, until_caught_up=self._running.until_caught_up)
+                    self._kept[name] = every[name]
+            looks = [self._goes_on(handovers[name], kept) for name, kept in every.items()]
             if not any(looks):
                 break
             waited += LOOK_EVERY
-            if waited >= REPORT_EVERY:
+            if self._running.report_every is not None and waited >= self._running.report_every:
                 waited = 0.0
-                self._report(query for query in queries if not every[query.name].is_troubled)
-        self._report(queries)
+                self._report()
+        for handover in handovers.values():
+            logger.info("%s: %s", handover.query.name, handover.query.totals)
 
-    def _report(self, queries: Iterable[Query]) -> None:
-        for query in queries:
-            logger.info("%s: %s", query.name, query.totals)
+    def _goes_on(self, handover: Handover, kept: Kept) -> bool:
+        if handover.is_away:  # one that waits for a start of the app would keep a run that ends from ending
+            return not (handover.waits_for_a_start and self._running.until_caught_up)
+        return kept.look()
+
+    def _handover(self, spark: Session, query: Query) -> Handover:
+        return Handover(query, self._codes[query.name], lambda: self._again(spark, query))
+
+    def _report(self) -> None:
+        for query in self.progress.queries if self.progress is not None else ():
+            if query.state is State.RUNS:
+                logger.info("%s: %s", query.name, query, extra={"progress": query.to_object()})
 
     def _end(self, spark: Session, *, is_own: bool) -> None:
         """Whoever kills all processes at once has killed Java, too: there is nothing to stop then."""
@@ -222,6 +298,13 @@ class Runner:
             if not isinstance(error, Transient):
                 raise QueryFailed(query.name, error.what, hint=error.hint)
             logger.warning("%s could not finish its batch, which the next run repeats: %s", query.name, error)
+
+
+def place_of(app: App, running: Running) -> Place:
+    address = absolute(running.views or str(running.data))
+    kafka = Kafka(running.bootstrap, running.settings, running.patience)
+    held = str(running.held or "")
+    return Place(app.name, kafka, running.data, address, running.parallel_from, running.skip_gone, held)
 
 
 def _owner(lock: Path) -> int | None:

@@ -10,54 +10,35 @@ The numbers are gathered on the event loop, whose they are; a loop that hangs is
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from runnel.broker.configs.listeners import Listener
 from runnel.broker.endpoints import Endpoint
+from runnel.broker.scraping import Scraping
 from runnel.broker.server import Server
-from runnel.broker.sockets import bind
 from runnel.protocol.own import api_of
 
 SECONDS_TO_ANSWER = 10.0
-BACKLOG = 16
 
 Found = TypeVar("Found")
 
 
-class Exposition:
+class Exposition(Scraping):
     """Serves until `close`, in a thread of its own."""
 
     def __init__(self, server: Server, endpoint: Endpoint) -> None:
         self._server = server
-        self.registry = CollectorRegistry()
-        for make in (ProcessCollector, PlatformCollector, GCCollector):
-            make(registry=self.registry)
-        self.registry.register(BrokerCollector(self))
-        bound, sockets = bind(Listener("METRICS", endpoint.host, endpoint.port), BACKLOG)
-        self.endpoint = Endpoint(bound.host, bound.port)
-        self._http = _HttpServer(self.endpoint, _Handler, bind_and_activate=False)
-        self._http.socket.close()
-        self._http.socket, *others = sockets
-        for other in others:  # one address is enough for a scrape
-            other.close()
-        self._http.socket.setblocking(True)
-        self._http.exposition = self
-        self._thread = threading.Thread(target=self._http.serve_forever, name="runnel-metrics", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        super().__init__(
+            endpoint,
+            BrokerCollector(self),
+            health=lambda: self.on_loop(lambda _: []),  # to answer is all that is asked
+            troubles=lambda: self.on_loop(troubles_of),
+            silence="the broker does not answer",
+        )
 
     def on_loop(self, function: Callable[[Server], Found]) -> Found:
         """What the function finds on the event loop; TimeoutError if the loop does not answer."""
@@ -71,42 +52,6 @@ class Exposition:
 
         self._server.loop.call_soon_threadsafe(run)
         return answer.result(SECONDS_TO_ANSWER)
-
-
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    exposition: Exposition
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _HttpServer
-
-    def do_GET(self) -> None:  # the name is the base class's
-        exposition = self.server.exposition
-        try:
-            match self.path.partition("?")[0]:
-                case "/metrics":
-                    self._answer(200, generate_latest(exposition.registry), CONTENT_TYPE_LATEST)
-                case "/health":
-                    exposition.on_loop(lambda server: server.loop.time())
-                    self._answer(200, b"healthy\n")
-                case "/ready":
-                    troubles = exposition.on_loop(troubles_of)
-                    self._answer(503 if troubles else 200, ("\n".join(troubles) or "ready").encode() + b"\n")
-                case _:
-                    self._answer(404, b"see /metrics, /health and /ready\n")
-        except (TimeoutError, RuntimeError):
-            self._answer(503, b"the broker does not answer\n")
-
-    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # the name is the base class's
-        """Nothing: a line for each scrape helps nobody."""
 
 
 def troubles_of(server: Server) -> list[str]:

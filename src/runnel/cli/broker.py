@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runnel.cli.addresses import address_form
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
 from runnel.cli.structured_log import log_to_stderr
 
 if TYPE_CHECKING:
     from runnel.broker.server import Server
-
-ADDRESS = re.compile(r"(\[[^\]]*\]|[^:\[\]/,]*):\d{1,5}")
-
-
-def _address_form(text: str | None) -> str | None:
-    if text is not None and not ADDRESS.fullmatch(text):
-        raise typer.BadParameter(f"'{text}' is not of the form HOST:PORT.")
-    return text
-
 
 broker = noun("Run a broker that every Kafka client can use.")
 
@@ -35,7 +26,7 @@ def start(
         str | None,
         typer.Option(
             "--listen",
-            callback=_address_form,
+            callback=address_form,
             metavar="HOST:PORT",
             help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:9092]",
         ),
@@ -51,7 +42,7 @@ def start(
         str | None,
         typer.Option(
             "--metrics",
-            callback=_address_form,
+            callback=address_form,
             metavar="HOST:PORT",
             help="Serve Prometheus metrics, /health and /ready there.",
         ),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+from runnel.cli.ending import stopped_by_signals
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from runnel.cli.starts import START_HELP, checked_start, parse_start
@@ -47,33 +46,12 @@ def print_records(
         Consumer(
             bootstrap, topic, start=parse_start(start), partitions=partition or None, group=group, follow=follow
         ) as consumer,
-        _ended_by_signals(consumer) as caught,
+        stopped_by_signals(consumer) as caught,
     ):
         for record in consumer.records(limit):
             print(json.dumps(as_object(record)) if as_json else _line(record), flush=at_once)
     if signal.SIGINT in caught:
         raise KeyboardInterrupt
-
-
-@contextmanager
-def _ended_by_signals(consumer: Consumer) -> Iterator[list[int]]:
-    """Let Ctrl-C and SIGTERM end it after the record it is at, so that what was printed is committed; gives what came.
-
-    A second Ctrl-C interrupts whatever it is at.
-    """
-    caught: list[int] = []
-
-    def end(number: int, _frame: object) -> None:
-        caught.append(number)
-        consumer.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def as_object(record: Received) -> dict[str, Any]:

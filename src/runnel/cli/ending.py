@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BY_SIGNAL = 128  # an exit code is this and the number of the signal
@@ -55,4 +56,29 @@ def ending(*, is_whole: bool) -> Iterator[Ending]:
         yield asked
     finally:
         for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+class Stoppable(Protocol):
+    def stop(self) -> object: ...
+
+
+@contextmanager
+def stopped_by_signals(reading: Stoppable) -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM end it after what it is at, so that it is known what was printed; gives what came.
+
+    A second Ctrl-C interrupts whatever it is at.
+    """
+    caught: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        caught.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        reading.stop()
+
+    before = {number: signal.signal(number, end) for number in SIGNALS}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)

@@ -12,7 +12,23 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-NOUNS = ("broker", "consume", "groups", "log", "produce", "run", "topics", "transactions", "up")
+NOUNS = (
+    "broker",
+    "consume",
+    "doctor",
+    "groups",
+    "log",
+    "new",
+    "produce",
+    "rebuild",
+    "replay",
+    "rollback",
+    "run",
+    "topics",
+    "transactions",
+    "up",
+    "view",
+)
 
 
 class Nouns(TyperGroup):

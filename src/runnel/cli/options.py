@@ -10,7 +10,10 @@ import typer
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
-def _address(bootstrap: str) -> str:
+def checked_address(bootstrap: str | None) -> str | None:
+    """A callback of typer's."""
+    if bootstrap is None:
+        return None
     # Imported here because it costs as much as all the rest, and a noun that shares the options may not need it.
     from runnel.client import InvalidAddress  # noqa: PLC0415
     from runnel.client.connection import Connection  # noqa: PLC0415
@@ -28,7 +31,7 @@ Bootstrap = Annotated[
         "--bootstrap",
         metavar="HOST:PORT",
         envvar="RUNNEL_BOOTSTRAP",
-        callback=_address,
+        callback=checked_address,
         help="The address of a broker, or several with commas in between.",
     ),
 ]

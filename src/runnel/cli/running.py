@@ -1,16 +1,21 @@
-"""What `runnel run` and `runnel up` share."""
+"""What the commands that run an app share."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
-from runnel.cli.ending import Ending
+from runnel.cli.addresses import address_form
+from runnel.cli.ending import Ending, ending
+from runnel.cli.screen import Screen
 from runnel.cli.structured_log import log_to_stderr
+from runnel.errors import RunnelError
+from runnel.graph.alert import WAYS, Alert, AlertRule, rules
 
 App = Annotated[Path, typer.Argument(metavar="APP.py", help="The Python file that declares the app.")]
 Data = Annotated[
@@ -26,6 +31,15 @@ Views = Annotated[
     ),
 ]
 Master = Annotated[str, typer.Option("--master", metavar="M", help="The master of Spark.")]
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        min=1,
+        help="How many tasks share what each output remembers, from now on.  [default: as before; at first, cores]",
+    ),
+]
 UntilCaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End when all that is there now has been read.")]
 SkipGone = Annotated[
     bool, typer.Option("--skip-gone", help="Go on behind records that were deleted before they were read.")
@@ -34,6 +48,27 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A client's setting, such as security.protocol=SSL."),
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        callback=address_form,
+        metavar="HOST:PORT",
+        help="Serve Prometheus metrics, /health and /ready there.",
+    ),
+]
+Alerts = Annotated[
+    list[str] | None,
+    typer.Option("--alert", metavar="WHAT", help=f"Tell when it happens; as often as wanted: {WAYS}."),
+]
+AlertTopic = Annotated[
+    str | None, typer.Option("--alert-topic", metavar="TOPIC", help="Tell the alerts of --alert to a topic, too.")
+]
+AlertCommand = Annotated[
+    str | None,
+    typer.Option("--alert-command", metavar="COMMAND", help="Call this for each of them; it gets JSON on stdin."),
+]
+NoScreen = Annotated[bool, typer.Option("--no-screen", help="Write the log alone, also on a terminal.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON, one object a line.")]
 
 
@@ -41,16 +76,53 @@ def directory_of(app: Path, data: Path | None) -> Path:
     return (data or app.parent / ".runnel").resolve()
 
 
-def run_app(app: Path, bootstrap: str, asked: Ending, *, data: Path | None, **how: Any) -> None:
+def alert_rules(alerts: list[str] | None, topic: str | None, command: str | None) -> tuple[AlertRule, ...]:
+    """What was asked for on the command line."""
+    if not alerts:
+        for option, given in (("--alert-topic", topic), ("--alert-command", command)):
+            if given is not None:
+                raise typer.BadParameter("name what to tell by --alert.", param_hint=f"'{option}'")
+        return ()
+    try:
+        return tuple(rules(tuple(map(Alert.parse, alerts)), None, topic, command))
+    except RunnelError as error:
+        raise typer.BadParameter(f"{error.what}: {error.hint}.", param_hint="'--alert'") from None
+
+
+def run_app(
+    app: Path, bootstrap: str, asked: Ending, *, data: Path | None, shown: Screen | None = None, **how: Any
+) -> None:
     """Until it is `asked` to end. The log must be set up already."""
     # Imported here because they bring Spark: `runnel run --help` need not wait for it.
     from runnel.app.loading import load_app  # noqa: PLC0415
     from runnel.app.runner import Runner, Running  # noqa: PLC0415
 
+    if shown is not None and shown.is_on:
+        how["report_every"] = None
     runner = Runner(load_app(app), Running(bootstrap, directory_of(app, data), **how))
+    if shown is not None:
+        shown.ask = lambda: runner.progress
     runner.run(when_started=lambda: asked.call(runner.stop))
     if asked.code:
         sys.exit(asked.code)
+
+
+class Work(Protocol):
+    """Something that ends, or is stopped: then it has made nothing."""
+
+    def run(self, *, when_started: Callable[[], object]) -> object: ...
+
+    def stop(self) -> object: ...
+
+
+def made_by(begin: Callable[[], Work]) -> object:
+    """What it has made. If it is ended by a signal, so is the program."""
+    with ending(is_whole=False) as asked:
+        work = begin()
+        done = work.run(when_started=lambda: asked.call(work.stop))
+    if done is None:
+        sys.exit(asked.code)
+    return done
 
 
 def log_of_an_app(*, as_json: bool) -> None:

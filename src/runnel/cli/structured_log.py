@@ -6,8 +6,11 @@ import json
 import logging
 import sys
 import time
+from typing import Any
 
 from runnel.cli.values import printable
+
+EXTRAS = ("progress", "alert")  # what a message may bring as values, beside its words
 
 
 class Lines(logging.Formatter):
@@ -20,8 +23,9 @@ class Lines(logging.Formatter):
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        facts = {"time": _time(record), "level": record.levelname, "logger": record.name}
+        facts: dict[str, Any] = {"time": _time(record), "level": record.levelname, "logger": record.name}
         facts["message"] = record.getMessage()
+        facts |= {name: getattr(record, name) for name in EXTRAS if hasattr(record, name)}
         if record.exc_info:
             facts["error"] = self.formatException(record.exc_info)
         return json.dumps(facts)

@@ -24,9 +24,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no
 )
 
 from runnel.client.connection import Connection, Faults, Settings
-from runnel.client.errors import MOST_PARTITIONS, InvalidTopicName, UnknownTopic, WrongPartitionCount, told
+from runnel.client.errors import (
+    MOST_PARTITIONS,
+    Busy,
+    InvalidTopicName,
+    Refused,
+    UnknownPartition,
+    UnknownTopic,
+    WrongPartitionCount,
+    told,
+)
 from runnel.client.sizes import sizes
-from runnel.errors import OffsetOutOfRange
+from runnel.errors import Closed, OffsetOutOfRange
 from runnel.start import EARLIEST, LATEST, Place, Start
 
 Answer = TypeVar("Answer")
@@ -86,11 +95,11 @@ class Admin:
     def __init__(self, bootstrap: str, *, settings: Settings | None = None, timeout: float = 10.0) -> None:
         self.connection = Connection(bootstrap, settings or {}, timeout)
         self.connection.reach()
-        self._admin = AdminClient(self.connection.configuration({}, Faults()))
+        self._open: AdminClient | None = AdminClient(self.connection.configuration({}, Faults()))
 
     def close(self) -> None:
-        """Let go of the connections. A second close does nothing."""
-        vars(self).pop("_admin", None)  # librdkafka's admin client ends with its last reference
+        """Let go of the connections. A second close does nothing; every other call raises Closed."""
+        self._open = None  # librdkafka's admin client ends with its last reference
 
     def __enter__(self) -> Self:
         return self
@@ -163,8 +172,8 @@ class Admin:
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records before an offset, by partition."""
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
-        for future in self.call("delete_records", wanted).values():
-            self.answer(future, f'deleting records of topic "{name}"', topic=name)
+        for place, future in self.call("delete_records", wanted).items():
+            self._answer_about(place, future, f'deleting records of topic "{name}"')
 
     # --- configs
 
@@ -237,6 +246,24 @@ class Admin:
 
     # --- inside
 
+    @property
+    def _admin(self) -> AdminClient:
+        if self._open is None:
+            raise Closed("the admin client")
+        return self._open
+
+    def _answer_about(self, place: TopicPartition, future: Future[Answer], doing: str) -> Answer:
+        """Where nobody leads a partition, librdkafka does not tell why, nor does a broker tell what is not there."""
+        try:
+            return self.answer(future, doing, topic=place.topic)
+        except (Refused, UnknownTopic):
+            partitions = {each.number: each for each in self.topic(place.topic).partitions}
+            if place.partition not in partitions:
+                raise UnknownPartition(place.topic, place.partition, len(partitions)) from None
+            if partitions[place.partition].leader is None:
+                raise Busy(doing, "the partition has no leader") from None
+            raise
+
     def _wait_until(self, name: str, condition: Callable[[Topic | None], bool]) -> None:
         """A cluster answers a change before all its brokers know of it. One that stays behind is no failure."""
         deadline = time.monotonic() + self.connection.timeout
@@ -250,8 +277,8 @@ class Admin:
     ) -> dict[TopicAndPartition, int]:
         asked = self.call("list_offsets", {TopicPartition(*place): at for place in wanted}, **options) if wanted else {}
         return {
-            (place.topic, place.partition): self.answer(
-                future, f"finding an offset of {place.topic}-{place.partition}", topic=place.topic
+            (place.topic, place.partition): self._answer_about(
+                place, future, f"finding an offset of {place.topic}-{place.partition}"
             ).offset
             for place, future in asked.items()
         }

@@ -25,7 +25,7 @@ from runnel.client.connection import Connection
 from runnel.client.errors import Busy, TimedOut, UnknownPartition, UnknownTopic, Unreachable
 from runnel.client.metadata import Leader, Metadata, Node, Place, Topic, metadata_request, read_metadata
 from runnel.client.security import PLAIN, Security
-from runnel.client.wire import Address, Wire
+from runnel.client.wire import SOFTWARE, Address, Wire
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
@@ -36,7 +36,7 @@ PATIENCE = 30.0  # seconds
 LONGEST_ANSWER_SECONDS = 15.0  # then another broker is asked, if there is time left
 UNKNOWN_SECONDS = 1.0  # a new topic is not known to every broker at once
 KEPT_CONNECTIONS = 8  # to one broker
-TRANSACTION = 1  # the kind of a key that FindCoordinator is asked for
+GROUP, TRANSACTION = 0, 1  # the kinds of keys that FindCoordinator is asked for
 
 
 class Cluster:
@@ -123,12 +123,17 @@ class Cluster:
 
     # --- questions
 
-    def coordinator(self, transactional_id: str, doing: str) -> Node:
-        asked = {"key": transactional_id, "key_type": TRANSACTION, "coordinator_keys": [transactional_id]}
+    def coordinator(self, key: str, doing: str, *, kind: int = TRANSACTION) -> Node:
+        """Of a transactional id, or of a group."""
+        asked = {"key": key, "key_type": kind, "coordinator_keys": [key]}
         answer = self._ask_any(Api.FIND_COORDINATOR, asked, doing)
         found = answer["coordinators"][0] if answer["coordinators"] else answer
         self.check(found["error_code"], found["error_message"], doing)
         return Node(found["node_id"], found["host"], found["port"])
+
+    def versions(self) -> Message:
+        """What whichever broker answers says of itself: the APIs that it serves, and its features."""
+        return self._ask_any(Api.API_VERSIONS, SOFTWARE, "asking what the broker serves")
 
     def ask(
         self, node: Node, api_key: int, body: Message, doing: str, *, least: int = 0, most: int | None = None

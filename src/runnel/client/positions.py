@@ -20,7 +20,7 @@ from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 
 LATEST, EARLIEST, NEWEST = -1, -2, -3
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_OFFSET = -1
 ITS_OWN_TIME_OUT = 30_000  # a broker's, in milliseconds, for what is in a remote tier
 DOING = "finding offsets"
@@ -41,6 +41,11 @@ def earliest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
 def latest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
     """Where readers of committed records stop in each: the offset that is next."""
     return _offsets(listed(cluster, dict.fromkeys(places, LATEST)))
+
+
+def written(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+    """Where each ends with all that was written, also by transactions that are open."""
+    return _offsets(listed(cluster, dict.fromkeys(places, LATEST), isolation=READ_UNCOMMITTED))
 
 
 def at_times(cluster: Cluster, times: Mapping[Place, int]) -> dict[Place, int]:
@@ -70,21 +75,21 @@ def matching(cluster: Cluster, pattern: str) -> dict[str, Topic]:
     return {name: topic for name, topic in cluster.all_topics().items() if fits(name)}
 
 
-def listed(cluster: Cluster, times: Mapping[Place, int]) -> dict[Place, Found]:
+def listed(cluster: Cluster, times: Mapping[Place, int], *, isolation: int = READ_COMMITTED) -> dict[Place, Found]:
     """What ListOffsets tells of each; a time may be EARLIEST, LATEST or NEWEST."""
     found: dict[Place, Found] = {}
 
     def attempt() -> dict[Place, Found]:
         for node, places in cluster.by_leader(place for place in times if place not in found).items():
-            _ask(cluster, node, {place: times[place] for place in places}, found)
+            _ask(cluster, node, {place: times[place] for place in places}, found, isolation)
         return found
 
     return cluster.settled(attempt) if times else found
 
 
-def _ask(cluster: Cluster, node: Node, times: Mapping[Place, int], found: dict[Place, Found]) -> None:
+def _ask(cluster: Cluster, node: Node, times: Mapping[Place, int], found: dict[Place, Found], isolation: int) -> None:
     """Put what the node tells into `found`; the error of one partition does not waste the others."""
-    answer = cluster.ask(node, Api.LIST_OFFSETS, _request(cluster, times), DOING)
+    answer = cluster.ask(node, Api.LIST_OFFSETS, _request(cluster, times, isolation), DOING)
     failed: list[tuple[int, str]] = []
     for topic in answer["topics"]:
         for told in topic["partitions"]:
@@ -96,7 +101,7 @@ def _ask(cluster: Cluster, node: Node, times: Mapping[Place, int], found: dict[P
         cluster.check(code, None, DOING, topic=name)
 
 
-def _request(cluster: Cluster, times: Mapping[Place, int]) -> Message:
+def _request(cluster: Cluster, times: Mapping[Place, int], isolation: int) -> Message:
     topics: dict[str, list[Message]] = {}
     for place, timestamp in times.items():
         epoch = cluster.leader(place).epoch
@@ -104,7 +109,7 @@ def _request(cluster: Cluster, times: Mapping[Place, int]) -> Message:
         topics.setdefault(place[0], []).append(asked)
     return {
         "replica_id": -1,
-        "isolation_level": READ_COMMITTED,
+        "isolation_level": isolation,
         "timeout": ITS_OWN_TIME_OUT,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }

@@ -40,6 +40,7 @@ from runnel.client.errors import (
 )
 from runnel.client.metadata import Node, Place
 from runnel.client.ticket import FENCED, LOST, Generation, Ticket
+from runnel.client.wire import SOFTWARE
 from runnel.errors import Permanent, Transient
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
@@ -51,7 +52,6 @@ NO_ID = NO_EPOCH = -1
 FEATURE = "transaction.version"
 OWN_EPOCH_SINCE = 3  # the version of InitProducerId to which a producer can bring its id and epoch
 FOR_CLIENTS = 3  # the newest version of AddPartitionsToTxn that is not for brokers alone
-SOFTWARE = {"client_software_name": "runnel", "client_software_version": "0"}
 ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})  # states, by Kafka's names
 LAST_EPOCH = 2**15 - 2  # that a client may have
 # Where there is one, a clock that goes on while the machine sleeps.

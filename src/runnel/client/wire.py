@@ -29,6 +29,7 @@ from runnel.protocol.schemas import schema, versions
 from runnel.protocol.versions import Api, Versions
 
 CLIENT_ID = b"runnel"
+SOFTWARE = {"client_software_name": "runnel", "client_software_version": "0"}  # to ask what a broker serves
 MEETING_VERSION = 0  # of ApiVersions: every broker answers it, whatever else it serves
 
 Address = tuple[str, int]

@@ -3,6 +3,7 @@
 Nothing here reads a file, opens a socket or knows pyspark.
 """
 
+from runnel.graph.alert import Alert, AlertRule
 from runnel.graph.derived import Derived, Writing
 from runnel.graph.errors import Cycle, InvalidDeclaration, NameTaken
 from runnel.graph.event_time import RECORD_TIME, EventTime
@@ -18,6 +19,8 @@ __all__ = [
     "CHANGE",
     "METADATA",
     "RECORD_TIME",
+    "Alert",
+    "AlertRule",
     "Avro",
     "Columns",
     "Cycle",

@@ -8,16 +8,18 @@ from typing import Any
 
 from runnel.graph.body import Function
 from runnel.graph.inputs import Input, Keyed
+from runnel.graph.on_error import STOP
 
 
 @dataclass(eq=False)
 class View(Keyed):
-    """Late rows go to the topic `<name>.late`."""
+    """Late rows go to the topic `<name>.late`. `on_error` is for rows on which the body raises."""
 
     name: str
     inputs: tuple[Input, ...]
     body: Function
     key: tuple[str, ...]
+    on_error: str = STOP
 
     def __post_init__(self) -> None:
         update_wrapper(self, self.body, updated=())

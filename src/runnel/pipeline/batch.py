@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from runnel.pipeline.source.aside import SCHEMA
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Offsets, ranges
+from runnel.pipeline.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Counts:
 class Batch:
     """`starts` and `ends` are offsets by the number of the input; `rows` is what the body made of it, once known.
     `wait_for_disk` returns when all that a repeat needs is on the disk: to be called before anything takes effect.
+    `watch` counts how long its steps take.
     """
 
     query: str
@@ -42,6 +44,7 @@ class Batch:
     rows: pa.Table | None = None
     aside: pa.Table = field(default_factory=SCHEMA.empty_table)
     counts: Counts = field(default_factory=Counts)
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
     @property
     def number(self) -> int:
@@ -73,6 +76,8 @@ class Totals:
     rejected: int = 0
     gone: int = 0
     watermark: int = 0
+    seconds: float = 0.0
+    steps: dict[str, float] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
         self.batches += 1
@@ -81,6 +86,9 @@ class Totals:
         self.rejected += batch.counts.rejected
         self.gone += batch.counts.gone
         self.watermark = batch.moment.watermark
+        self.seconds += batch.watch.total
+        for name, seconds in batch.watch.seconds.items():
+            self.steps[name] = self.steps.get(name, 0.0) + seconds
 
     def __str__(self) -> str:
         gone = f", {self.gone:,} gone" if self.gone else ""

@@ -37,7 +37,7 @@ def body_of(output: Derived | View) -> Iterator[None]:
     except (RunnelError, Py4JError, ConnectionError):
         raise
     except Exception as error:
-        raise BodyFailed(str(output), _said(error), _line(error) or _home(output)) from None
+        raise BodyFailed(str(output), _said(error), _line(error) or home(output)) from None
 
 
 def _said(error: Exception) -> str:
@@ -56,7 +56,7 @@ def _line(error: Exception) -> str | None:
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 
 
-def _home(output: Derived | View) -> str:
+def home(output: Derived | View) -> str:
     """Where the body itself stands."""
     code = getattr(output.body, "__code__", None)
     return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(output.body)

@@ -56,6 +56,11 @@ class Checkpoint:
         return self._last(OFFSETS)
 
     @property
+    def last_done(self) -> int:
+        """The newest batch that came to its end; -1 before the first."""
+        return self._last(COMMITS)
+
+    @property
     def id(self) -> str:
         """Another one for each checkpoint that is begun."""
         told = json.loads((self.path / "metadata").read_text())
@@ -93,6 +98,15 @@ class Checkpoint:
             self._each(_sync_directory, (self.path / COMMITS, self.path / OFFSETS))
             self._state.have_synced(state)
         self._is_doubtful = False
+
+    def torn(self) -> list[Path]:
+        """What `mend` would take away now: lost by half, or just being written, if the query runs."""
+        files = [CheckpointFile(self.path / "metadata")] if self.is_begun else []
+        files += [
+            CheckpointFile(self._path(log, self._last(log))) for log in (OFFSETS, COMMITS) if self._last(log) >= 0
+        ]
+        found = [file.path for file in files if file.path.exists() and not file.is_whole]
+        return found if self._state.is_whole(self.last_done + 1) else [*found, self.path / STATE]
 
     def mend(self) -> None:
         """Take away what a power cut has left by half. To be called while Spark does not run the query.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runnel.errors import Permanent, Transient
 from runnel.views.errors import PositionOutOfRange
@@ -108,9 +108,51 @@ class OtherCheckpoint(Permanent):
     def __init__(self, query: str, what: str, *, or_else: str = "") -> None:
         super().__init__(
             f"{query} cannot go on: {what}",
-            hint="give it the data directory that belongs to its output, or rebuild it under another name" + or_else,
+            hint="give it the data directory that belongs to its output, or make it anew: a view by `runnel rebuild`, "
+            "a derived stream under another name" + or_else,
         )
         self.query = query
+
+
+class NoLongerFits(Permanent):
+    """What is declared now is something else than what the checkpoint is of."""
+
+    def __init__(self, query: str, what: str, *, is_view: bool) -> None:
+        super().__init__(
+            f"{query} cannot go on from its checkpoint: {what}",
+            hint=f"`runnel rebuild {query} APP.py` reads the log again into a new copy, which then takes its place"
+            if is_view
+            else f"`runnel replay {query} APP.py --from TIME --to-topic TOPIC` writes what it makes now into another "
+            "topic; or give what it is now another name",
+        )
+        self.query = query
+
+
+class NotShared(Permanent):
+    """What a query remembers stays shared by as many tasks as it is."""
+
+    def __init__(self, query: str, why: str, before: int, partitions: int, *, is_view: bool) -> None:
+        anew = (
+            f"`runnel rebuild {query} APP.py --partitions {partitions}` reads the log again into a new copy"
+            if is_view
+            else "under another name it begins anew, with another number"
+        )
+        super().__init__(
+            f"{query}: what it remembers is shared by {before} tasks, and cannot be shared by {partitions}: {why}",
+            hint=f"without --partitions it goes on as it is; {anew}",
+        )
+        self.query = query
+
+
+class StateChanged(Permanent):
+    """Spark's own word for it, where we did not see it coming."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"what it remembers no longer fits its checkpoint: {said}",
+            hint="a view is rebuilt (`runnel rebuild`), a derived stream replayed into another topic "
+            "(`runnel replay`); or let the body remember what it did before",
+        )
 
 
 class RecordsGone(Permanent):
@@ -160,7 +202,7 @@ class ChangesGone(Permanent):
             f"{query} cannot go on: it needs the changes of the view {error.view} from position {error.position} on, "
             f"and the log of them goes from {error.first} to {error.following}",
             hint="it was away, or slower than the view, for longer than changes are kept, or the view was made anew: "
-            "build it once more, under another name",
+            "make it anew, a view by `runnel rebuild`, a derived stream under another name",
         )
         self.query = query
         self.view = error.view
@@ -180,6 +222,66 @@ class FunctionFailed(Permanent):
     def __init__(self, said: str, place: str) -> None:
         super().__init__(f"{said} ({place})", hint="mend the function and start again; nothing is lost")
         self.place = place
+
+
+class RowFailed(Permanent):
+    """The row on which the body raises. `said` is what, with a line of the user's; `place` a topic and a partition."""
+
+    def __init__(self, said: str, place: str, offset: int, value: str, *, can_reject: bool) -> None:
+        topic = place.rpartition("-")[0]
+        instead = f', or declare on_error="reject": such rows go to {topic}.rejected then' if can_reject else ""
+        super().__init__(
+            f"{said}, with the record at offset {offset} of {place}: {value}",
+            hint=f"mend the function{instead}; nothing is lost, it goes on from here",
+        )
+        self.said = said
+        self.place = place
+        self.offset = offset
+
+
+class RowsFailed(Permanent):
+    """Rows on which the body raises, though none of them is to blame by itself."""
+
+    def __init__(self, said: str, rows: Sequence[str], *, is_whole: bool) -> None:
+        more = "" if is_whole else " and others"
+        super().__init__(
+            f"{said}; no row is to blame by itself; it fails on these together: {', '.join(rows)}{more}",
+            hint="mend the function; nothing is lost, it goes on from here",
+        )
+        self.said = said
+
+
+class NoRowFailed(Permanent):
+    """The body raised again and again, and on no row of the batch when they were tried."""
+
+    def __init__(self, said: str, why: str) -> None:
+        super().__init__(
+            f"{said}; no row can be named: {why}", hint="mend the function and start again; nothing is lost"
+        )
+        self.said = said
+
+
+class RunAgain(Transient):
+    """Rows are to be left out that Spark has read already: it must begin the batch anew."""
+
+    def __init__(self, query: str, count: int) -> None:
+        super().__init__(
+            f"{query} begins its batch anew, without {count:,} rows on which the body raises",
+            hint="nothing is to be done",
+        )
+
+
+class NotLeftOut(Permanent):
+    """Rows are to be left out, and the batch, begun anew, has them all the same. `file` says which."""
+
+    def __init__(self, query: str, count: int, first: str, file: str) -> None:
+        super().__init__(
+            f"{query} cannot go on: {count:,} rows that its batch is to leave out are not among those that were put "
+            f"aside, also after it was begun anew; the first is {first}",
+            hint=f"remove {file}: the rows on which the body raises are looked for anew then; nothing is lost",
+        )
+        self.query = query
+        self.count = count
 
 
 class BodyFailed(Permanent):

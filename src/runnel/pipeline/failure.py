@@ -2,7 +2,8 @@
 
 An error of ours says both itself, also where it was raised in one of Spark's Python processes: Spark wraps it into
 pages of text, in which it has its name. What the disk says, or the death of a process, is known by its words.
-Everything else is told by the last line of the user's own traceback, and ends the query.
+Everything else is told by the last line of the user's own traceback, or by the line that asked Spark for what a value
+does not allow, and ends the query.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runnel.errors import Permanent, RunnelError, Transient
-from runnel.pipeline.errors import DiskFull, FunctionFailed, ProcessDied, Unexplained
+from runnel.pipeline.errors import DiskFull, FunctionFailed, ProcessDied, StateChanged, Unexplained
 
 RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*): (.+)$", re.MULTILINE)
 OURS = re.compile(r"^(?:[\w.]+: )*(runnel(?:\.\w+)+)\.([A-Z]\w+): (.+)$", re.MULTILINE)
@@ -21,6 +22,11 @@ PLAN = "\n=== Streaming Query ==="  # and pages of it below
 ENDED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
+# Spark's names for state that is of another body.
+STATE = re.compile(
+    r"\[((?:STATE_STORE_\w*SCHEMA\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_\w*MISMATCH)"
+    r"(?:\.\w+)?)\]"
+)
 # Each is found where a process of Spark's did not live to answer: a worker, one of a cluster, the one that plans for a
 # source, of which Java knows no more than that its connection has ended.
 DIED = (
@@ -28,6 +34,9 @@ DIED = (
     (re.compile("ExecutorLostFailure|FetchFailed"), "an executor"),
     (re.compile(r"java\.\S+Exception.*(?:\n\s+at .*){1,40}PythonStreamingSourceRunner"), "a planner"),
 )
+# A cast, a division, an overflow: SQL's class 22. What to set to have wrong values instead is not worth repeating.
+DATA = re.compile(r"(\[[A-Z][A-Z_.]+\] [^\n]*?)(?: If necessary set [^\n]*?)?\s*SQLSTATE: 22\w{3}")
+CALLED = re.compile(r"was called from\s*\n\s*(\S.*?):(\d+)\s*$", re.MULTILINE)
 NOT_THE_USER_S = ("/pyspark/", "/py4j/", "/site-packages/", f"{Path(__file__).parents[1]}/", "<frozen")
 
 
@@ -44,9 +53,14 @@ def told(failure: BaseException) -> RunnelError:
     for words, which in DIED:
         if words.search(whole):
             return ProcessDied(which)
+    if found := STATE.search(whole):
+        return StateChanged(found[1])
     said = ended[1] if (ended := ENDED.search(text)) else text
     if line := _line_of_the_user(said):
         return FunctionFailed(_last(said), line)
+    if data := DATA.search(whole):
+        called = CALLED.search(whole)
+        return FunctionFailed(data[1], f"{called[1]}, line {called[2]}") if called else Unexplained(data[1], whole)
     return Unexplained(_last(said), whole)
 
 

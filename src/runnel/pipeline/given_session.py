@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from functools import cache
 
 from pyspark.sql import SparkSession
 
@@ -55,6 +56,7 @@ def _check_python(spark: SparkSession) -> None:
         )
 
 
+@cache
 def _version_at(python: str) -> str:
     """Of a Python that can import this package; empty if it cannot, or is none."""
     try:

@@ -1,7 +1,8 @@
 """How far a query is: a record of a compacted topic, written in the same transaction as what it tells of.
 
-Keyed by the query's name; it holds the batch's number, the id of the checkpoint it belongs to, and the positions of the
-sources after it.
+Keyed by the query's name; it holds the batch's number, the id of the checkpoint it belongs to, the positions of the
+sources after it, and the topic that the query writes. Whoever waits for what was written to a source reads it, too
+(`runnel.views.upstream`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.client import positions
-from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
-from runnel.client.columns import Origin, decode
-from runnel.client.fetch import Fetcher
+from runnel.client.committed import committed
 from runnel.pipeline.errors import OtherCheckpoint
 
 
@@ -24,31 +22,25 @@ class Marker:
     batch: int
     checkpoint: str
     positions: dict[str, Any]
+    output: str = ""  # none of a view: its rows are not in Kafka
 
     def to_bytes(self) -> bytes:
-        told = {"batch": self.batch, "checkpoint": self.checkpoint, "positions": self.positions}
+        told: dict[str, Any] = {"batch": self.batch, "checkpoint": self.checkpoint, "positions": self.positions}
+        told |= {"output": self.output} if self.output else {}
         return json.dumps(told, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, query: str, value: bytes) -> Marker:
         told = json.loads(value)
-        return cls(query, told["batch"], told["checkpoint"], told["positions"])
+        return cls(query, told["batch"], told["checkpoint"], told["positions"], told.get("output", ""))
 
 
 def read_marker(cluster: Cluster, topic: str, query: str) -> Marker | None:
     """The last one that was committed; to be read after the older writers were fenced."""
     found: Marker | None = None
-    places = cluster.topic(topic, fresh=True).places
-    starts, ends = positions.earliest(cluster, places), positions.latest(cluster, places)
-    for name, partition in places:
-        place = name, partition
-        for fetched in Fetcher(cluster).read(name, partition, starts[place], ends[place]):
-            origin = Origin(name, partition, fetched.start, fetched.end)
-            batches = [each for part in fetched.parts for each in each_batch(part)]
-            for block in decode(batches, ("key", "value"), origin):
-                for key, value in zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True):
-                    if key == query.encode():
-                        found = Marker.from_bytes(query, value) if value is not None else None
+    for key, value in committed(cluster, topic):
+        if key == query.encode():
+            found = Marker.from_bytes(query, value) if value is not None else None
     return found
 
 

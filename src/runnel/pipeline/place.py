@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.kafka import Kafka
 from runnel.views.opening import open_store
 from runnel.views.store import Store
@@ -16,7 +17,9 @@ PARALLEL_FROM = 50_000
 class Place:
     """`views` is the address of the store, which tasks open, too. A batch with `parallel_from` records or more is
     written by Spark's tasks, a smaller one by the driver, which is quicker for few. With `skip_gone`, records that were
-    deleted before they were read do not stop a query.
+    deleted before they were read do not stop a query. `held` is the directory of a test that holds the app. `follow` is
+    a file with the positions beyond which nothing is read, and `suffix` tells what runs there apart from the app: both
+    are for what is made beside the app, as a copy of a view. `start` is where streams begin, whatever was declared.
     """
 
     app: str
@@ -25,6 +28,10 @@ class Place:
     views: str
     parallel_from: int = PARALLEL_FROM
     skip_gone: bool = False
+    held: str = ""
+    follow: str = ""
+    suffix: str = ""
+    start: str = ""
 
     def store(self) -> Store:
         """Another one each time: every query has a connection of its own."""
@@ -38,8 +45,8 @@ class Place:
         return self.directory / "queries" / output
 
     def checkpoint_of(self, output: str) -> Path:
-        return self.directory_of(output) / "checkpoint"
+        return checkpoint_in(self.directory_of(output))
 
     def id_of(self, output: str) -> str:
         """For transactions, and for what must be unique in the whole Kafka."""
-        return f"runnel.{self.app}.{output}"
+        return f"runnel.{self.app}.{output}{self.suffix}"

@@ -9,11 +9,16 @@ import json
 import shutil
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,12 +28,17 @@ from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
 from runnel.graph.inputs import Input
 from runnel.graph.reading import Reading
+from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
 from runnel.pipeline.batch import Batch, Step, Totals, run
 from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.checkpoint_path import remove_strays
 from runnel.pipeline.determinism import check_determinism
+from runnel.pipeline.done import Done
 from runnel.pipeline.errors import InvalidBody, Stopped
+from runnel.pipeline.failing.bad_rows import BadRows, Tried
+from runnel.pipeline.fitting import Fitting, declared
 from runnel.pipeline.own_watermark import check_watermarks
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher, rejected
@@ -37,6 +47,7 @@ from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.source.reader import FORMAT, Source
 from runnel.pipeline.source.spec import BEAT, Spec
+from runnel.pipeline.stopwatch import Stopwatch
 from runnel.pipeline.tables.table_input import TableInput
 from runnel.pipeline.used_columns import used_columns
 from runnel.pipeline.view_inputs.frames import frame_of
@@ -67,12 +78,16 @@ class Query(ABC):
         self.specs = tuple(each for each in self._inputs if isinstance(each, Spec))
         self._tables = {spec.number: TableInput(spec, self.cluster) for spec in self.specs if spec.is_static}
         self.frame = self._body([self._frame_of(spark, each) for each in self._inputs])
+        self._fitting = Fitting(output, directory)
         self.totals = Totals()
         self.done = 0  # batches that came to their end, new ones and repeated ones
+        self.last: Done | None = None  # of them
+        self.under_way: Stopwatch | None = None  # of the batch that runs
         self._steps: tuple[Step, ...] = ()
         self._publisher: Publisher | None = None
         self._one_batch = threading.Lock()
         self._is_stopped = False
+        self._is_stopping = threading.Event()
         self._failure: BaseException | None = None
         self._started: StreamingQuery | None = None
 
@@ -89,6 +104,25 @@ class Query(ABC):
     def is_well(self) -> bool:
         """Since it was begun, it has looked for something to do, and done it."""
         return self._started is not None and self._started.lastProgress is not None
+
+    @property
+    def spark_says(self) -> dict[str, Any]:
+        """Spark's report of its last batch, as it writes it; empty before the first."""
+        report = self._started._jsq.lastProgress() if self._started is not None else None
+        return json.loads(report.json()) if report is not None else {}
+
+    @property
+    def streams(self) -> tuple[Spec | ViewSpec, ...]:
+        """The inputs that have a position."""
+        return tuple(each for each in self._inputs if each.changes or (isinstance(each, Spec) and not each.is_static))
+
+    def reached(self) -> dict[int, Offsets]:
+        """How far each input was read by batches that came to their end, in this run or before, by its number; without
+        those that have not begun.
+        """
+        ends = self.last.ends if self.last is not None else self._reached_before()
+        begun = [each for each in self.streams if each.number in ends or each.start_file.exists()]
+        return {each.number: ends.get(each.number) or _first(each) for each in begun}
 
     @property
     def failure(self) -> BaseException | None:
@@ -116,8 +150,19 @@ class Query(ABC):
         self._publisher = opened
         return opened
 
+    @cached_property
+    def declared(self) -> dict[str, Any]:
+        """What it is, for the next start to compare with."""
+        return declared(self.output, self._inputs, self.frame, self.frame_to_run())
+
+    def check_fit(self) -> None:
+        """NoLongerFits, if its checkpoint is of something else. To be asked before it is started."""
+        self._fitting.check(self.declared, is_begun=self.checkpoint.last >= 0)
+
     def start(self, *, until_caught_up: bool = False) -> None:
         """The topics it writes are made, the writer before it is fenced, and Spark begins."""
+        self._fitting.keep(self.declared)
+        remove_strays(self.place.directory_of(self.name))
         self._make_topics()
         self._steps = self.steps()
         self._begin(until_caught_up)
@@ -143,12 +188,27 @@ class Query(ABC):
         """When the batch under way is finished, which does not wait for a broker that is away. Spark would interrupt
         it.
         """
+        self._is_stopping.set()
         self.cluster.hurry()
         with self._one_batch:
             self._is_stopped = True
         if self._started is not None:
             self._started.stop()
         self.close()
+
+    def settle(self) -> None:
+        """Return when it has done all that there is to do now; raise what Spark tells if it fails on the way."""
+        assert self._started is not None
+        self._started.processAllAvailable()
+
+    def have_seen(self, batch: Batch) -> None:
+        """A batch that took effect."""
+        self.totals.add(batch)
+
+    @property
+    def open_windows(self) -> int | None:
+        """How many windows it shows that are not closed; None where that is not known."""
+        return None
 
     def close(self) -> None:
         """Let go of connections."""
@@ -162,9 +222,22 @@ class Query(ABC):
     def frame_to_run(self) -> DataFrame: ...
 
     @abstractmethod
+    def as_run(self, made: DataFrame) -> DataFrame:
+        """What is run, of what the body made."""
+
+    def is_told(self, number: int) -> bool:
+        """Whether anything of the batch has taken effect: what is put aside of it is settled then."""
+        marker = self._publisher.marker if self._publisher is not None else None
+        return marker is not None and marker.batch >= number
+
+    @abstractmethod
     def steps(self) -> tuple[Step, ...]: ...
 
     # --- inside
+
+    def _reached_before(self) -> Mapping[int, Offsets]:
+        done = self.checkpoint.last_done
+        return self.checkpoint.logged(done).ends if done >= 0 else {}
 
     def _begin(self, until_caught_up: bool) -> None:
         self.checkpoint.mend()
@@ -205,13 +278,16 @@ class Query(ABC):
         with self._one_batch:
             if self._is_stopped:
                 raise Stopped(self.name)  # to return would tell Spark that the batch is done
+            self.under_way = watch = Stopwatch()
             try:
-                self._run_batch(frame, number)
+                self._run_batch(frame, number, watch)
             except Exception as error:
                 self._failure = error
                 raise
+            finally:
+                self.under_way = None
 
-    def _run_batch(self, frame: DataFrame, number: int) -> None:
+    def _run_batch(self, frame: DataFrame, number: int, watch: Stopwatch) -> None:
         syncing = self.checkpoint.begin_sync(number)
         logged = self.checkpoint.logged(number)
         for table in self._tables.values():
@@ -219,12 +295,35 @@ class Query(ABC):
         before = self.checkpoint.logged(number - 1).ends if number else {}
         starts = {each: before.get(each) or _first(self._inputs[each]) for each in logged.ends}
         checkpoint = self.checkpoint.id
-        batch = Batch(self.name, checkpoint, logged.moment, starts, logged.ends, frame, syncing.result)
-        done = run(self._steps, batch)
+        wait = partial(_wait, watch, syncing)
+        batch = Batch(self.name, checkpoint, logged.moment, starts, logged.ends, frame, wait, watch=watch)
+        done = self._run_steps(batch)
         batch.wait_for_disk()
         self.done += 1
         if done is not None:
-            self.totals.add(done)
+            self.have_seen(done)
+        self.last = Done.of(batch)
+
+    def _run_steps(self, batch: Batch) -> Batch | None:
+        """Again, if the body raised on rows that are left out now."""
+        bad_rows: BadRows | None = None
+        while True:
+            try:
+                return run(self._steps, batch)
+            except (PySparkException, Py4JJavaError) as error:
+                bad_rows = bad_rows or BadRows(self._tried, batch)
+                bad_rows.see_to(error, is_told=self.is_told(batch.number))
+
+    @property
+    def _tried(self) -> Tried:
+        return Tried(
+            self.output,
+            self._inputs,
+            self.cluster,
+            self.place.directory_of(self.name),
+            lambda frames: self.as_run(self.output.body(*frames)),
+            self._is_stopping.is_set,
+        )
 
 
 def _inputs(
@@ -247,7 +346,8 @@ def _spec(
         if given.metadata:
             raise InvalidBody(str(output), f"{noun} has rows, and no records", hint="leave with_metadata() out")
         offered = known.views[noun.name]
-        return ViewSpec(output.name, number, noun.name, place.views, offered, str(directory), given.changes)
+        where = place.views, offered, str(directory)
+        return ViewSpec(output.name, number, noun.name, *where, given.changes, place.held)
     columns = known.streams[noun.name] if isinstance(noun, Derived) else noun.columns
     return Spec(
         query=output.name,
@@ -255,7 +355,7 @@ def _spec(
         bootstrap=place.kafka.bootstrap,
         topic=noun.topic,
         columns=columns,
-        reading=Reading() if isinstance(noun, Derived) else noun.reading,
+        reading=_reading(noun, place),
         directory=str(directory),
         time=None if isinstance(noun, Table) else noun.time,
         metadata=given.metadata,
@@ -264,7 +364,14 @@ def _spec(
         skip_gone=place.skip_gone,
         key=noun.key if isinstance(noun, Table) else None,
         changes=given.changes,
+        held=place.held,
+        follow=place.follow,
     )
+
+
+def _reading(noun: Stream | Derived | Table, place: Place) -> Reading:
+    declared = Reading() if isinstance(noun, Derived) else noun.reading
+    return replace(declared, start=place.start) if place.start and not isinstance(noun, Table) else declared
 
 
 def _read(spark: SparkSession, spec: Spec) -> DataFrame:
@@ -276,6 +383,11 @@ def _read(spark: SparkSession, spec: Spec) -> DataFrame:
         return frame
     marked = frame.withWatermark(spec.time.column, f"{spec.time.late + HELD_BACK} milliseconds")
     return marked.where(F.when(F.spark_partition_id() >= 0, ~F.col(BEAT))).drop(BEAT)
+
+
+def _wait(watch: Stopwatch, syncing: Future[None]) -> None:
+    with watch.step("disk"):
+        syncing.result()
 
 
 def _first(spec: Spec | ViewSpec) -> Offsets:

@@ -24,14 +24,14 @@ def ship(spark: SparkSession, modules: Collection[ModuleType]) -> None:
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         if found := getattr(module, "__file__", None):
-            beside |= _imported_from(Path(found).resolve().parent)
+            beside |= imported_from(Path(found).resolve().parent)
     for module in modules:
         beside.pop(module.__name__, None)
     if beside:
         spark.sparkContext.addPyFile(str(_zipped(beside, Path(str(spark.sparkContext._temp_dir)))))
 
 
-def _imported_from(directory: Path) -> dict[str, Path]:
+def imported_from(directory: Path) -> dict[str, Path]:
     """The files of the modules that were imported with this directory on the search path."""
     found: dict[str, Path] = {}
     for name, module in list(sys.modules.items()):

@@ -31,7 +31,10 @@ class StreamQuery(Query):
         return "append"
 
     def frame_to_run(self) -> DataFrame:
-        return outgoing(self.frame, self._stream)
+        return self.as_run(self.frame)
+
+    def as_run(self, made: DataFrame) -> DataFrame:
+        return outgoing(made, self._stream)
 
     def steps(self) -> tuple[Step, ...]:
         topic = self._stream.topic

@@ -10,8 +10,9 @@ from pyspark.sql.types import StructType
 
 from runnel.graph.inputs import CHANGE
 from runnel.graph.view import View
-from runnel.pipeline.batch import Step
+from runnel.pipeline.batch import Batch, Step
 from runnel.pipeline.errors import InvalidBody
+from runnel.pipeline.open_windows import OpenWindows
 from runnel.pipeline.place import Place
 from runnel.pipeline.query import Known, Query
 from runnel.pipeline.steps.account import Account
@@ -27,6 +28,7 @@ class ViewQuery(Query):
         self._spark = spark
         self._view = view
         self._writer: ViewWriter | None = None
+        self._windows = OpenWindows.of(to_arrow_schema(self.frame.schema, timezone="UTC"))
         for column in view.key:
             if column not in self.frame.columns:
                 hint = f"it returns {', '.join(self.frame.columns)}"
@@ -45,6 +47,13 @@ class ViewQuery(Query):
     def frame_to_run(self) -> DataFrame:
         return self.frame
 
+    def as_run(self, made: DataFrame) -> DataFrame:
+        return made
+
+    def is_told(self, number: int) -> bool:
+        marker = self._writer.marker() if self._writer is not None else None
+        return super().is_told(number) or (marker is not None and marker.batch >= number)
+
     def steps(self) -> tuple[Step, ...]:
         kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
         writer = self.place.store().writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
@@ -58,6 +67,15 @@ class ViewQuery(Query):
             PublishAside(publisher),
             Keep(writer),
         )
+
+    def have_seen(self, batch: Batch) -> None:
+        super().have_seen(batch)
+        if self._windows is not None and batch.rows is not None:
+            self._windows.see(batch.rows, batch.moment.watermark)
+
+    @property
+    def open_windows(self) -> int | None:
+        return None if self._windows is None else self._windows.count
 
     def reopen(self) -> None:
         super().reopen()

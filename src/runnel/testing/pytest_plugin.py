@@ -1,10 +1,15 @@
-"""A broker for your tests: the fixtures `runnel_broker` and `runnel_topic`. pytest finds them when Runnel is installed.
+"""Fixtures for your tests, which pytest finds when Runnel is installed.
+
+def test_clicks_are_counted(runnel_play):
+    played = runnel_play(app, row(clicks, page="tea", at="12:00:10"))
+    assert played.view("clicks_per_minute") == [...]
 
 def test_orders_are_shipped(runnel_broker, runnel_topic):
     producer = Producer({"bootstrap.servers": runnel_broker.bootstrap})
     producer.produce(runnel_topic, b"tea")
 
-One broker serves the whole run, in the process of the tests; each test gets a topic of its own.
+One Spark session serves the whole run, and so does the broker, in the process of the tests; each test gets a topic of
+its own, or an app that has never run.
 """
 
 from __future__ import annotations
@@ -17,7 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from runnel.broker.embedded import Broker
+    from runnel.testing.player import Player
 
 MARKER = "runnel_topic(partitions=1, configs=None): the partitions and the configuration of the test's own topic"
 _numbers = itertools.count(1)
@@ -52,3 +60,21 @@ def runnel_topic(runnel_broker: Broker, request: pytest.FixtureRequest) -> Itera
     runnel_broker.create_topic(name, **wanted)
     yield name
     runnel_broker.delete_topic(name)
+
+
+@pytest.fixture(scope="session")
+def runnel_spark() -> Iterator[SparkSession]:
+    """A Spark session for the whole run. Override it for your own."""
+    from runnel.testing.spark import spark_for_tests  # noqa: PLC0415  # whoever has no such test does not pay for it
+
+    spark = spark_for_tests()
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def runnel_play(runnel_spark: SparkSession) -> Player:
+    """Plays rows into an app: `runnel_play(app, row(...), ...)` gives what its outputs held."""
+    from runnel.testing.player import Player  # noqa: PLC0415
+
+    return Player(runnel_spark)

@@ -8,6 +8,7 @@ changes several times in a batch it tells the difference that the batch made.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ UPDATE_BEFORE = "update_before"
 UPDATE_AFTER = "update_after"
 DELETE = "delete"
 KINDS = frozenset({INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE})
+ALONE = {UPDATE_BEFORE: DELETE, UPDATE_AFTER: INSERT}
 
 
 class Change(NamedTuple):
@@ -35,6 +37,17 @@ class Change(NamedTuple):
     after: dict[str, Any] | None
 
 
+def of_a_part(rows: pa.Table) -> pa.Table:
+    """What rows of a change log that fit a filter tell of the part of the view that fits it: an update of which one row
+    alone fits has let its key in or out.
+    """
+    positions, kinds = rows[POSITION].to_pylist(), rows[CHANGE].to_pylist()
+    images = Counter(positions)
+    told = [ALONE.get(kind, kind) if images[at] == 1 else kind for at, kind in zip(positions, kinds, strict=True)]
+    place = rows.schema.get_field_index(CHANGE)
+    return rows.set_column(place, rows.schema.field(CHANGE), pa.array(told, pa.string()))
+
+
 @dataclass(frozen=True)
 class Changes:
     """Changes of whole batches, in the order in which they were committed; the next ones are at `next_position`."""
@@ -42,6 +55,8 @@ class Changes:
     rows: pa.Table
     key: tuple[str, ...]
     next_position: int
+    log: str = ""
+    """Whose positions these are: a view that is made anew has another one."""
 
     def __iter__(self) -> Iterator[Change]:
         before: dict[str, Any] | None = None

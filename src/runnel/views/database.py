@@ -50,8 +50,8 @@ class Database(Protocol):
         """The same, with the batch in its temporary table."""
         ...
 
-    def reading(self) -> AbstractContextManager[None]:
-        """A transaction that sees the database at one moment."""
+    def reading(self, view: str | None = None) -> AbstractContextManager[None]:
+        """A transaction that sees the database at one moment; the table of the view stays the one that it is."""
         ...
 
     def commit(self) -> None: ...
@@ -70,6 +70,14 @@ class Database(Protocol):
         """The table, or whatever else, that a table of this name would collide with."""
         ...
 
+    def drop_table(self, name: str) -> str:
+        """Empty; or what of others needs the table, which then is still there."""
+        ...
+
+    def hand_on(self, old: str, new: str) -> None:
+        """What others may do with the old table, and what is said of it, to the new one, which will have its name."""
+        ...
+
     def make_way(self, layout: Layout) -> bool:
         """End other writers of the view, which are in the way of a claim; False if that cannot be done from here."""
         ...
@@ -79,7 +87,11 @@ class Database(Protocol):
         ...
 
     def value(self, value: pa.Scalar) -> object:
-        """A value of a key as the database compares it."""
+        """A value as the database compares it."""
+        ...
+
+    def ordered(self, column: str, kind: pa.DataType) -> str:
+        """The column, such that the database orders it by value, and every database in the same way."""
         ...
 
     def close(self) -> None: ...

@@ -27,6 +27,7 @@ class Kept(NamedTuple):
     positions: str | None
     first_position: int
     next_position: int
+    log: str | None = None  # a store that an older Runnel made has no such column before its next claim
 
     def layout(self) -> Layout:
         return Layout(self.name, tuple(json.loads(self.key)), pa.ipc.read_schema(pa.py_buffer(self.schema)))
@@ -35,6 +36,12 @@ class Kept(NamedTuple):
         if self.batch is None or self.checkpoint is None or self.positions is None:
             return None
         return Marker(self.query, self.batch, self.checkpoint, json.loads(self.positions))
+
+    def log_id(self) -> str | None:
+        """Whose positions are those of the change log: the checkpoint by which it began; None before the first batch.
+        It stays when a copy with the same columns takes the view's place, by which the checkpoint becomes another one.
+        """
+        return self.log or self.checkpoint
 
 
 def key_text(layout: Layout) -> str:

@@ -4,7 +4,8 @@ Transient
 ├── StoreUnreachable      nothing answers at the store's address, or it went away
 ├── StoreLocked           another process writes to the store, and did not end in time
 ├── StoreFull             the disk, or a limit of the store, is full; nothing of the batch was applied
-└── StoreFailed           the disk under the store did not do as it was told
+├── StoreFailed           the disk under the store did not do as it was told
+└── NotSeen               the view has not come to what was written, in the time that was given
 Permanent
 ├── InvalidStore          an address that is no store's
 ├── StoreRefused          the store is there, and does not let us in or do what we ask
@@ -14,6 +15,10 @@ Permanent
 ├── ViewTaken             the view belongs to another query
 ├── UnknownView           there is no view of that name
 ├── UnknownKey            what was asked for is no key of the view
+├── UnknownColumn         a filter or an order names a column that the view does not have
+├── InvalidFilter         a condition that is none, or a value that is not of its column's type
+├── InvalidPosition       what a watcher shall go on from is no position
+├── ViewReplaced          the view was made anew, and a watcher's position is of the one before
 ├── InvalidRows           rows that do not fit the declaration
 │   └── InvalidValue      a value that the store cannot hold
 │       └── NullKey       no value in a column of the key
@@ -27,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runnel.errors import Permanent, Transient
+from runnel.views.addresses import shown
 
 MOST_SHOWN = 200
 
@@ -77,10 +83,10 @@ class StoreFailed(Transient):
 class InvalidStore(Permanent):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
-            f"{url!r} is no address of a view store: {reason}",
+            f"{shown(url)!r} is no address of a view store: {reason}",
             hint="give a data directory, sqlite:PATH or postgresql://USER@HOST:PORT/DATABASE",
         )
-        self.url = url
+        self.url = shown(url)
         self.reason = reason
 
 
@@ -102,7 +108,7 @@ class ViewChanged(Permanent):
     def __init__(self, view: str, reason: str) -> None:
         super().__init__(
             f"view {view!r} is kept with another declaration: {reason}",
-            hint="declare it as it was, or give it another name: it is then built anew beside the old one",
+            hint="declare it as it was, or make it anew by `runnel rebuild`",
         )
         self.view = view
         self.reason = reason
@@ -130,7 +136,7 @@ class ViewTaken(Permanent):
         self.owner = owner
 
 
-class UnknownView(Permanent):
+class UnknownView(Permanent, KeyError):
     def __init__(self, store: str, view: str, known: Sequence[str]) -> None:
         there = ", ".join(known) if known else "none yet"
         super().__init__(
@@ -150,6 +156,49 @@ class UnknownKey(Permanent):
         )
         self.view = view
         self.key = tuple(key)
+
+
+class UnknownColumn(Permanent):
+    def __init__(self, view: str, column: str, columns: Sequence[str]) -> None:
+        super().__init__(f"view {view!r} has no column {column!r}", hint=f"its columns are {', '.join(columns)}")
+        self.view = view
+        self.column = column
+        self.columns = tuple(columns)
+
+
+class InvalidFilter(Permanent):
+    def __init__(self, view: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"view {view!r} cannot be filtered so: {reason}", hint=hint)
+        self.view = view
+        self.reason = reason
+
+
+class InvalidPosition(Permanent):
+    def __init__(self, view: str, position: object) -> None:
+        super().__init__(
+            f"{position!r} is no position of view {view!r}",
+            hint="give the position of a step that a watcher of this view was told before",
+        )
+        self.view = view
+        self.position = position
+
+
+class ViewReplaced(Permanent):
+    def __init__(self, view: str, position: str) -> None:
+        super().__init__(
+            f"view {view!r} was made anew, and the position {position} is of the one before",
+            hint="read it as it is and watch from there",
+        )
+        self.view = view
+        self.position = position
+
+
+class NotSeen(Transient):
+    def __init__(self, view: str, seconds: float, lacks: Sequence[str], *, hint: str) -> None:
+        super().__init__(f"after {seconds:g} s view {view!r} has not seen it all: {'; '.join(lacks)}", hint=hint)
+        self.view = view
+        self.seconds = seconds
+        self.lacks = tuple(lacks)
 
 
 class InvalidRows(Permanent):

@@ -8,8 +8,8 @@ the middle of a transaction is ended by the one that comes after it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -18,11 +18,11 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import TextLoader
+from pyarrow import types
 
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.errors import RunnelError
 from runnel.views.batch import Batch
-from runnel.views.catalog import Catalog
 from runnel.views.errors import (
     InvalidDeclaration,
     InvalidStore,
@@ -31,44 +31,35 @@ from runnel.views.errors import (
     StoreRefused,
     StoreUnreachable,
 )
-from runnel.views.layout import Layout, layout
+from runnel.views.layout import Layout
+from runnel.views.postgres_grants import hand_on
 from runnel.views.postgres_values import copied, from_postgres, type_of
-from runnel.views.reader import SqlReader
+from runnel.views.sql_store import SqlStore
 from runnel.views.statements import BATCH, Dialect, Statements, quoted
-from runnel.views.store import Declared, Keep
-from runnel.views.writer import SqlWriter
+from runnel.views.store import Keep
 
 PATIENCE = 10.0
 CONNECT_SECONDS = 10
 MAKING = 0x52756E6E656C  # the number of our advisory lock
 ROWS_TO_ANALYZE = 10_000  # a batch's plan wants its statistics only if it is large
+READING = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 STARTING_OR_BUSY = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """The views in one database. Opening it does nothing; InvalidStore if the URL is none."""
 
     def __init__(
         self, url: str, *, keep: Keep | None = None, patience: float = PATIENCE, clock: Clock = SYSTEM_CLOCK
     ) -> None:
+        super().__init__(keep, clock)
         self.url = url
         self._shown = shown(url)
-        self._keep = keep or Keep()
         self._patience = patience
-        self._clock = clock
 
-    def writer(self, declared: Declared, query: str) -> SqlWriter:
-        table = layout(declared)
-        connect = partial(PostgresDatabase, self.url, self._shown, self._patience, view=table.name)
-        return SqlWriter(connect, table, query, keep=self._keep, clock=self._clock)
-
-    def reader(self, name: str) -> SqlReader:
-        return SqlReader(self._read, name)
-
-    def names(self) -> list[str]:
-        with closing(self._read()) as database, database.reading():
-            return Catalog(database).names()
+    def _connect(self, view: str) -> Callable[[], PostgresDatabase]:
+        return partial(PostgresDatabase, self.url, self._shown, self._patience, view=view)
 
     def _read(self) -> PostgresDatabase:
         return PostgresDatabase(self.url, self._shown, self._patience)
@@ -124,9 +115,27 @@ class PostgresDatabase:
             yield
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
+    def reading(self, view: str | None = None) -> Iterator[None]:
+        """The names of tables are not those of the moment in PostgreSQL: so the table is held before the moment is."""
+        is_begun = view is not None and self._has_held(view)
+        with self._transaction("" if is_begun else READING):
             yield
+
+    def _has_held(self, view: str) -> bool:
+        """Whether a transaction has begun, and holds the table; not, if there is no such table."""
+        with self._telling():
+            try:
+                self._connection.execute(
+                    f"{READING}; LOCK TABLE {self.schema}{quoted(view)} IN ACCESS SHARE MODE".encode()
+                )
+            except psycopg.errors.UndefinedTable:
+                self._connection.execute("ROLLBACK")
+                return False
+            except psycopg.Error:
+                with suppress(psycopg.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+        return True
 
     def commit(self) -> None:
         self.run("COMMIT")
@@ -150,6 +159,19 @@ class PostgresDatabase:
         )
         return str(rows[0][0]) if rows else None
 
+    def drop_table(self, name: str) -> str:
+        with self._telling():
+            self._connection.execute(b"SAVEPOINT dropping")
+            try:
+                self._connection.execute(f"DROP TABLE {self.schema}{quoted(name)}".encode())
+            except psycopg.errors.DependentObjectsStillExist as error:
+                self._connection.execute(b"ROLLBACK TO SAVEPOINT dropping")
+                return "; ".join((error.diag.message_detail or "it is not said what").splitlines())
+        return ""
+
+    def hand_on(self, old: str, new: str) -> None:
+        hand_on(self.run, self.schema + quoted(old), self.schema + quoted(new))
+
     def make_way(self, layout: Layout) -> bool:
         ended = self.run(
             "SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE application_name = $1 "
@@ -165,6 +187,9 @@ class PostgresDatabase:
 
     def value(self, value: pa.Scalar) -> object:
         return value.as_py()
+
+    def ordered(self, column: str, kind: pa.DataType) -> str:
+        return f'{column} COLLATE "C"' if types.is_string(kind) else column  # not by the server's language
 
     def close(self) -> None:
         self._connection.close()
@@ -189,7 +214,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        self.run(begin)
+        if begin:
+            self.run(begin)
         try:
             yield
         finally:
@@ -217,16 +243,10 @@ def shown(url: str) -> str:
     try:
         parts = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise InvalidStore(without_password(url), str(error).strip()) from None
+        raise InvalidStore(url, str(error).strip()) from None
     user, host, port = (parts.get(name) for name in ("user", "host", "port"))
     place = f"{f'{user}@' if user else ''}{host or 'localhost'}{f':{port}' if port else ''}"
     return f"postgresql://{place}/{parts.get('dbname', '')}"
-
-
-def without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}{credentials.partition(':')[0]}{at}{place}"
 
 
 def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 
 from runnel.views.catalog import Catalog
-from runnel.views.changes import CHANGE, POSITION, Changes
+from runnel.views.changes import CHANGE, POSITION, Changes, of_a_part
 from runnel.views.database import Database
 from runnel.views.declaration import Kept
 from runnel.views.errors import PositionOutOfRange, StoreUnreachable, UnknownKey, UnknownView
+from runnel.views.filters import Checked, condition, order
 from runnel.views.layout import Layout
 from runnel.views.statements import Statements, quoted
-from runnel.views.store import Ahead, Marker, Snapshot
+from runnel.views.store import Ahead, Marker, Order, Progress, Snapshot, Where
+from runnel.views.values import NotOfType, typed
 
 ABOUT = 100_000
 
@@ -29,8 +31,11 @@ class Moment(NamedTuple):
     layout: Layout
     statements: Statements
 
-    def rows(self) -> pa.Table:
-        rows = self.database.run(self.statements.select() + self.statements.order())
+    def rows(self, where: Where = (), by: Order = (), limit: int | None = None) -> pa.Table:
+        found = condition(where, self.layout, self.database)
+        ordered = f" ORDER BY {order(by, self.layout, self.database)}" if by else self.statements.order()
+        most = f" LIMIT {limit}" if limit is not None else ""
+        rows = self.database.run(f"{self.statements.select()}{_behind(found)}{ordered}{most}", *found.values)
         return self.database.table(rows, self.layout.schema)
 
 
@@ -61,19 +66,23 @@ class SqlReader:
             rows = database.run(f"{moment.statements.select()} WHERE {' AND '.join(places)}", *values)
             return database.table(rows, layout.schema).to_pylist()[0] if rows else None
 
-    def rows(self) -> pa.Table:
+    def rows(self, where: Where = (), *, order: Order = (), limit: int | None = None) -> pa.Table:
         with self._moment() as moment:
-            return moment.rows()
+            return moment.rows(where, order, limit)
 
-    def count(self) -> int:
+    def count(self, where: Where = ()) -> int:
         with self._moment() as moment:
-            return int(moment.database.run(moment.statements.count_rows())[0][0])
+            found = condition(where, moment.layout, moment.database)
+            return int(moment.database.run(moment.statements.count_rows() + _behind(found), *found.values)[0][0])
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, where: Where = ()) -> Snapshot:
         with self._moment() as moment:
-            return Snapshot(moment.rows(), moment.kept.next_position, moment.kept.marker())
+            kept = moment.kept
+            return Snapshot(moment.rows(where), kept.next_position, kept.marker(), kept.log_id() or "")
 
-    def changes(self, from_position: int, *, about: int = ABOUT, until: int | None = None) -> Changes:
+    def changes(
+        self, from_position: int, *, about: int = ABOUT, until: int | None = None, where: Where = ()
+    ) -> Changes:
         with self._moment() as moment:
             layout = moment.layout
             self._check(moment.kept, from_position)
@@ -82,20 +91,29 @@ class SqlReader:
             else:
                 self._check(moment.kept, until)
                 end = until
-            rows = moment.database.run(moment.statements.select_changes(from_position, end))
+            found = condition(where, layout, moment.database)
+            rows = moment.database.run(moment.statements.select_changes(from_position, end, found.text), *found.values)
             columns = [pa.field(POSITION, pa.int64(), False), pa.field(CHANGE, pa.string(), False), *layout.schema]
-            return Changes(moment.database.table(rows, pa.schema(columns)), layout.key, end)
+            table = moment.database.table(rows, pa.schema(columns))
+            told = of_a_part(table) if where else table
+            return Changes(told, layout.key, end, moment.kept.log_id() or "")
 
     def ahead(self, from_position: int, *, about: int = ABOUT) -> Ahead:
         with self._moment() as moment:
             kept = moment.kept
             self._check(kept, from_position)
             end = _end(Catalog(moment.database), kept, from_position, about)
-            return Ahead(end, kept.next_position, kept.marker())
+            return Ahead(end, kept.next_position, kept.marker(), kept.log_id() or "")
 
     def marker(self) -> Marker | None:
         with self._moment() as moment:
             return moment.kept.marker()
+
+    def progress(self) -> Progress:
+        with self._moment() as moment:
+            kept = moment.kept
+            changed = Catalog(moment.database).last_change(kept)
+            return Progress(kept.marker(), kept.next_position, changed, kept.log_id() or "")
 
     def close(self) -> None:
         if self._database is not None:
@@ -119,7 +137,7 @@ class SqlReader:
         try:
             if self._database is None:
                 self._database = self._connect()
-            with self._database.reading():
+            with self._database.reading(self._name):
                 yield self._seen(self._database)
         except StoreUnreachable:
             self.close()
@@ -144,6 +162,10 @@ def _end(catalog: Catalog, kept: Kept, position: int, about: int) -> int:
     return end
 
 
+def _behind(found: Checked) -> str:
+    return f" WHERE {found.text}" if found.text else ""
+
+
 def _key_values(layout: Layout, key: Mapping[str, Any]) -> list[pa.Scalar]:
     if set(key) != set(layout.key):
         raise UnknownKey(layout.name, layout.key, f"it was asked for by {', '.join(key) or 'nothing'}")
@@ -151,8 +173,8 @@ def _key_values(layout: Layout, key: Mapping[str, Any]) -> list[pa.Scalar]:
     for name in layout.key:
         kind = layout.schema.field(name).type
         try:
-            value = pa.scalar(key[name], kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+            value = typed(key[name], kind)
+        except NotOfType as error:
             raise UnknownKey(layout.name, layout.key, f"{name} = {key[name]!r} is no {kind}") from error
         if not value.is_valid:
             raise UnknownKey(layout.name, layout.key, f"{name} is null")

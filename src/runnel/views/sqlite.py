@@ -11,8 +11,8 @@ import os
 import socket
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -23,20 +23,19 @@ from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.durable import durable
 from runnel.errors import RunnelError
 from runnel.views.batch import Batch
-from runnel.views.catalog import Catalog
 from runnel.views.errors import StoreFailed, StoreFull, StoreLocked, StoreRefused
-from runnel.views.layout import Layout, layout
-from runnel.views.reader import SqlReader
-from runnel.views.sqlite_values import from_sqlite, to_sqlite, type_of
-from runnel.views.statements import Dialect, Statements
-from runnel.views.store import Declared, Keep
-from runnel.views.writer import SqlWriter
+from runnel.views.layout import Layout
+from runnel.views.sql_store import SqlStore
+from runnel.views.sqlite_values import by_number, from_sqlite, is_number_in_text, to_sqlite, type_of
+from runnel.views.statements import Dialect, Statements, quoted
+from runnel.views.store import Keep
 
 FILE_NAME = "views.sqlite"
 PATIENCE = 60.0
 CACHE_KIB = 64 * 1024
 ROWS_AT_ONCE = 50_000
 MAIN, TEMPORARY = "main.", "temp."
+BY_NUMBER = "runnel_by_number"  # an order of our readers' own
 HINTS = {
     sqlite3.SQLITE_CANTOPEN: "see whether its directory is there and this user may write to it",
     sqlite3.SQLITE_READONLY: "let this user write to the file and its directory",
@@ -46,27 +45,18 @@ HINTS = {
 }
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """The views in one file. Opening it does nothing; the file is made when the first view is claimed."""
 
     def __init__(
         self, path: str, *, keep: Keep | None = None, patience: float = PATIENCE, clock: Clock = SYSTEM_CLOCK
     ) -> None:
+        super().__init__(keep, clock)
         self.path = os.path.abspath(path)
-        self._keep = keep or Keep()
         self._patience = patience
-        self._clock = clock
 
-    def writer(self, declared: Declared, query: str) -> SqlWriter:
-        connect = partial(SqliteDatabase, self.path, self._patience)
-        return SqlWriter(connect, layout(declared), query, keep=self._keep, clock=self._clock)
-
-    def reader(self, name: str) -> SqlReader:
-        return SqlReader(self._read, name)
-
-    def names(self) -> list[str]:
-        with closing(self._read()) as database, database.reading():
-            return Catalog(database).names()
+    def _connect(self, view: str) -> Callable[[], SqliteDatabase]:  # noqa: ARG002  # whatever it is
+        return partial(SqliteDatabase, self.path, self._patience)
 
     def _read(self) -> SqliteDatabase:
         return SqliteDatabase(self.path, self._patience, read_only=True)
@@ -117,7 +107,7 @@ class SqliteDatabase:
             self._clear(statements)
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self, view: str | None = None) -> Iterator[None]:  # noqa: ARG002  # names, too, are those of the moment
         with self._transaction("BEGIN"):
             yield
 
@@ -138,6 +128,13 @@ class SqliteDatabase:
         rows = self.run("SELECT name FROM main.sqlite_master WHERE name = ?1 COLLATE NOCASE", name)
         return str(rows[0][0]) if rows else None
 
+    def drop_table(self, name: str) -> str:
+        self.run(f"DROP TABLE {MAIN}{quoted(name)}")
+        return ""
+
+    def hand_on(self, old: str, new: str) -> None:
+        """Whoever can read the file can read all of it."""
+
     def make_way(self, layout: Layout) -> bool:  # noqa: ARG002  # the lock is another process's, whatever the view
         return False
 
@@ -149,17 +146,22 @@ class SqliteDatabase:
     def value(self, value: pa.Scalar) -> object:
         return to_sqlite(pa.chunked_array([pa.array([value.as_py()], value.type)]))[0]
 
+    def ordered(self, column: str, kind: pa.DataType) -> str:
+        return f"{column} COLLATE {BY_NUMBER}" if is_number_in_text(kind) else column
+
     def close(self) -> None:
         self._connection.close()
 
     def _set_up(self, read_only: bool) -> None:
         if read_only:
+            self._connection.create_collation(BY_NUMBER, by_number)
             return
         ((mode,),) = self.run("PRAGMA journal_mode")
         if mode != "wal":
             with durable("view.file"):
                 self.run("PRAGMA journal_mode = WAL")
         self.run("PRAGMA synchronous = FULL")
+        self.run("PRAGMA legacy_alter_table = ON")  # SQL views of others go by the name of a table, whichever has it
         self.run(f"PRAGMA cache_size = -{CACHE_KIB}")
         self.run(f"PRAGMA temp.cache_size = -{CACHE_KIB}")
 

@@ -69,6 +69,17 @@ def from_sqlite(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+def is_number_in_text(kind: pa.DataType) -> bool:
+    """Whether the text of its values would not sort as they do."""
+    return bool(types.is_decimal(kind) or types.is_uint64(kind))
+
+
+def by_number(one: str, other: str) -> int:
+    """How two such texts compare."""
+    left, right = decimal.Decimal(one), decimal.Decimal(other)
+    return (left > right) - (left < right)
+
+
 def _reader(kind: pa.DataType) -> Callable[[Any], Any] | None:
     if types.is_boolean(kind):
         return bool

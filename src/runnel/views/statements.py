@@ -17,6 +17,7 @@ VIEWS = "runnel_views"
 COMMITS = "runnel_commits"
 BATCH = "runnel_batch"
 TOUCHED = "runnel_touched"
+COPIES = "runnel_copy_"  # what their names begin with
 SEQUENCE = "_sequence"
 REMOVES = "_removes"
 
@@ -84,6 +85,22 @@ class Statements:
             f"(place integer PRIMARY KEY, {SEQUENCE} integer NOT NULL, kind text NOT NULL){self._dialect.emptied}",
         ]
 
+    def stage(self, copy: str) -> list[str]:
+        """As the batch: all rows of a copy of the view, and the end of those that the copy does not have."""
+        other = self._dialect.schema + quoted(copy)
+        order = f"row_number() OVER (ORDER BY {listed(self._layout.key, 'v.')})"
+        mine = listed(self._layout.columns, "v.")
+        return [
+            f"INSERT INTO {self.batch_columns()} SELECT {order} - 1, 0, {mine} FROM {other} v",
+            f"INSERT INTO {self.batch_columns()} SELECT {order} - 1 + (SELECT count(*) FROM {other}), 1, {mine} "
+            f"FROM {self._view} v WHERE NOT EXISTS (SELECT 1 FROM {other} b WHERE {self._same_key})",
+        ]
+
+    def refill(self, copy: str) -> list[str]:
+        """Let the copy be what the view is."""
+        other = self._dialect.schema + quoted(copy)
+        return [f"DELETE FROM {other}", f"INSERT INTO {other} ({self._all}) SELECT {self._all} FROM {self._view}"]
+
     def clear(self) -> list[str]:
         return [f"DELETE FROM {self._touched}", f"DELETE FROM {self._batch}"]
 
@@ -136,11 +153,11 @@ class Statements:
     def select(self) -> str:
         return f"SELECT {self._all} FROM {self._view}"
 
-    def select_changes(self, first: int, end: int) -> str:
+    def select_changes(self, first: int, end: int, condition: str = "") -> str:
         # Of the two rows of an update the one before sorts after the other by name.
         return (
-            f"SELECT {POSITION}, {CHANGE}, {self._all} FROM {self._log} "
-            f"WHERE {POSITION} >= {first} AND {POSITION} < {end} ORDER BY {POSITION}, {CHANGE} DESC"
+            f"SELECT {POSITION}, {CHANGE}, {self._all} FROM {self._log} WHERE {POSITION} >= {first} "
+            f"AND {POSITION} < {end}{f' AND {condition}' if condition else ''} ORDER BY {POSITION}, {CHANGE} DESC"
         )
 
     def count_before(self, position: int) -> str:

@@ -13,7 +13,7 @@ tests/contract/views.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
@@ -79,19 +79,47 @@ class Applied(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """How far a watcher can go: to `next_position` with its next step, to `latest` in the end."""
+    """How far a watcher can go: to `next_position` with its next step, to `latest` in the end; and in which log."""
 
     next_position: int
     latest: int
     marker: Marker | None
+    log: str
+
+
+class Progress(NamedTuple):
+    """How far a view is: its marker, where its change log goes on, when it last changed, if that is still known (in
+    milliseconds since 1970), and which log that is.
+    """
+
+    marker: Marker | None
+    next_position: int
+    changed: int | None
+    log: str
+
+
+class Condition(NamedTuple):
+    """Rows whose column compares so with a value; see `runnel.views.filters`."""
+
+    column: str
+    operator: str
+    value: Any
+
+
+Where: TypeAlias = Sequence[Condition]
+"""All of them hold."""
+
+Order: TypeAlias = Sequence[str]
+"""Columns; one with `-` before its name counts down."""
 
 
 class Snapshot(NamedTuple):
-    """A view at one moment, and the position from which its changes go on from there."""
+    """A view at one moment, and the position, in which change log, from which its changes go on from there."""
 
     rows: pa.Table
     next_position: int
     marker: Marker | None
+    log: str
 
 
 class ViewWriter(Protocol):
@@ -139,21 +167,24 @@ class ViewReader(Protocol):
         """The row of a key; None when there is none."""
         ...
 
-    def rows(self) -> pa.Table:
-        """All rows, in the order of their keys."""
+    def rows(self, where: Where = (), *, order: Order = (), limit: int | None = None) -> pa.Table:
+        """The rows, in the order of their keys or as told. The database finds them, and hands out no others.
+        UnknownColumn or InvalidFilter if the view has no such rows.
+        """
         ...
 
-    def count(self) -> int:
+    def count(self, where: Where = ()) -> int:
         """How many rows there are."""
         ...
 
-    def snapshot(self) -> Snapshot:
-        """All rows, with the position of the change log and the marker that belong to them."""
+    def snapshot(self, where: Where = ()) -> Snapshot:
+        """The rows, with the position of the change log and the marker that belong to them."""
         ...
 
-    def changes(self, from_position: int, *, about: int = ..., until: int | None = None) -> Changes:
+    def changes(self, from_position: int, *, about: int = ..., until: int | None = None, where: Where = ()) -> Changes:
         """The changes from a position on, in whole batches: `about` rows, or more to end with a batch; or all of them
-        up to before `until`.
+        up to before `until`. With a filter they are those of the rows that fit it: a row that comes to fit it is
+        inserted, and one that ceases to is deleted.
         """
         ...
 
@@ -162,6 +193,10 @@ class ViewReader(Protocol):
         ...
 
     def marker(self) -> Marker | None: ...
+
+    def progress(self) -> Progress:
+        """The marker, and more, all of one moment."""
+        ...
 
     def close(self) -> None: ...
 
@@ -175,6 +210,22 @@ class ViewReader(Protocol):
 class Store(Protocol):
     def writer(self, declared: Declared, query: str) -> ViewWriter:
         """Raises InvalidDeclaration; reaches the store only when the view is claimed."""
+        ...
+
+    def copy_writer(self, declared: Declared, query: str) -> ViewWriter:
+        """Of a copy of the view, beside it, which has no change log."""
+        ...
+
+    def copy_marker(self, name: str) -> Marker | None:
+        """How far the copy of a view is; None if there is none."""
+        ...
+
+    def exchange(self, name: str) -> None:
+        """Let a view and its copy change places, in one transaction (`exchange`)."""
+        ...
+
+    def drop_copy(self, name: str) -> bool:
+        """Remove the copy of a view; False if there is none."""
         ...
 
     def reader(self, name: str) -> ViewReader: ...

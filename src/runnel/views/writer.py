@@ -10,7 +10,7 @@ from typing import Self
 from runnel.clock import Clock
 from runnel.durable import durable
 from runnel.views.batch import Batch, prepared
-from runnel.views.catalog import Catalog
+from runnel.views.catalog import Catalog, make_catalog
 from runnel.views.changes import DELETE, INSERT, UPDATE
 from runnel.views.database import Database
 from runnel.views.declaration import Kept, check_owner, migrated
@@ -37,7 +37,7 @@ class SqlWriter:
 
     def claim(self) -> None:
         with self._connected() as database:
-            self._make_catalog(database)
+            make_catalog(database)
             self._layout = self._make_view(database).layout()
             try:
                 self._take(database)
@@ -89,14 +89,6 @@ class SqlWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _make_catalog(self, database: Database) -> None:
-        if Catalog(database).is_there():
-            return
-        with database.making():
-            Catalog(database).make()
-            with durable("view.store"):
-                database.commit()
 
     def _make_view(self, database: Database) -> Kept:
         kept = Catalog(database).find(self._layout.name)

@@ -15,6 +15,7 @@ from runnel.client.connection import LOGGER
 from runnel.client.fetch import Fetcher
 from runnel.client.wire import Wire
 from runnel.pipeline.errors import EndLost, RecordsGone
+from runnel.pipeline.source.left_out import LeftOut, write_left_out
 from runnel.pipeline.source.offsets import ranges
 from runnel.pipeline.source.rows import Rows
 from tests.contract.raw_reading import (
@@ -325,3 +326,23 @@ def test_an_end_that_was_lost_is_told(bench, client, make_topic):
     assert positions.latest(source.cluster, [(topic, 0)]) == {(topic, 0): 1}
     with pytest.raises(EndLost, match=f"bench cannot go on: {topic}-0 ends at offset 1, and was read up to offset 7"):
         source.planner.next(replace(end, next={(topic, 0): 7}))
+
+
+# --- rows on which a body raises
+
+
+def test_rows_that_a_batch_leaves_out_are_rejected_in_that_batch_only(bench, client, make_topic):
+    topic = make_topic(1)
+    write(client(), topic, [number(0), b"{", number(2), number(3), None, number(5)])
+    source = bench(topic)
+    write_left_out(source.spec.path, BATCH.batch, [LeftOut(0, topic, 0, offset, f"no {offset}") for offset in (3, 5)])
+    write_left_out(source.spec.path, BATCH.batch, [LeftOut(1, topic, 0, 2, "of another input")])
+    start = source.planner.first()
+    rows, end = source.read()
+    assert numbers(rows) == [0, 2]
+    (found,) = source.aside(start, end)
+    assert (found.in_time, found.rejected) == (2, 4)
+    reasons = dict(zip(found.rows["offset"].to_pylist(), found.rows["reason"].to_pylist(), strict=True))
+    assert (reasons[3], reasons[5]) == ("no 3", "no 5")
+    assert found.rows["value"].to_pylist()[1] == number(3)
+    assert numbers(source.read(BATCH._replace(batch=4))[0]) == [0, 2, 3, 5]

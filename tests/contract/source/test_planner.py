@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runnel import Reading
 from runnel.client import Admin, Producer
 from runnel.client.errors import TopicReplaced
 from runnel.pipeline.source import planner
+from runnel.pipeline.source.followed import Followed
 
 
 def fill(bootstrap, topic, partition, count, *, first=0, timestamp=None):
@@ -171,6 +174,63 @@ def test_a_run_until_it_has_caught_up_takes_nothing_that_comes_later(bench, boot
     source.planner.stop_at_latest()
     fill(bootstrap, topic, 0, 3, first=3)
     assert names(source.read()[0]) == [0, 1, 2]
+
+
+def test_a_source_that_follows_another_reads_no_further_than_that_has_and_does_not_beat(
+    bench, bootstrap, make_topic, tmp_path
+):
+    topic = make_topic(2)
+    fill(bootstrap, topic, 0, 5)
+    fill(bootstrap, topic, 1, 5, first=5)
+    followed = tmp_path / "followed.json"
+    followed.write_text(Followed({topic: {"0": 2}}).to_text())
+    source = bench(topic, schema="n int, at timestamp", time="_timestamp", late="1 second", idle="10 seconds")
+    source.spec = replace(source.spec, follow=str(followed))
+    source.planner = source.new_planner()
+    rows, end = source.read()
+    assert names(rows) == [0, 1]
+    source.clock.seconds += 60
+    assert source.planner.next(end) == end
+    followed.write_text(Followed({topic: {"0": 5, "1": 3}}).to_text())
+    rows, end = source.read(start=end)
+    assert names(rows) == [2, 3, 4, 5, 6, 7]
+    followed.write_text(Followed({"another": {}}).to_text())
+    assert names(source.read(start=end)[0]) == [8, 9]
+
+
+def test_a_topic_that_the_followed_one_has_not_found_yet_waits_for_it(bench, bootstrap, make_topic, tmp_path):
+    topic, other = make_topic(1), make_topic(1)
+    fill(bootstrap, topic, 0, 3)
+    fill(bootstrap, other, 0, 3, first=10)
+    followed, pattern = tmp_path / "followed.json", f"{topic}|{other}"
+    followed.write_text(Followed({topic: {"0": 2}}, (pattern,)).to_text())
+    source = bench(topic, read=Reading(topics=pattern))
+    source.spec = replace(source.spec, follow=str(followed))
+    source.planner = source.new_planner()
+    rows, end = source.read()
+    assert names(rows) == [0, 1]
+    followed.write_text(Followed({topic: {"0": 2}, other: {"0": 1}}, (pattern,)).to_text())
+    rows, end = source.read(start=end)
+    assert names(rows) == [10]
+    followed.write_text(Followed({topic: {"0": 2}}, (topic,)).to_text())
+    assert names(source.read(start=end)[0]) == [11, 12]  # it does not read it at all
+
+
+def test_a_source_that_follows_another_does_not_begin_beyond_it(bench, bootstrap, make_topic, tmp_path):
+    topic = make_topic(1)
+    fill(bootstrap, topic, 0, 5)
+    followed = tmp_path / "followed.json"
+    followed.write_text(Followed({topic: {"0": 2}}).to_text())
+    source = bench(topic, read=Reading(start="latest"))
+    source.spec = replace(source.spec, follow=str(followed))
+    source.planner = source.new_planner()
+    assert source.planner.first().next == {(topic, 0): 2}
+    with Admin(bootstrap) as admin:
+        admin.delete_records(topic, {0: 3})
+    source = bench(topic)
+    source.spec = replace(source.spec, follow=str(followed))
+    source.planner = source.new_planner()
+    assert source.planner.first().next == {(topic, 0): 3}  # what was before it is gone
 
 
 def test_an_idle_source_beats_with_the_time_that_passed(bench, bootstrap, make_topic):

@@ -2,7 +2,7 @@ import pytest
 
 from runnel.views.errors import PositionOutOfRange
 from runnel.views.store import Keep
-from tests.contract.views.clicks import claimed, content, marker, seen, told
+from tests.contract.views.clicks import CHECKPOINT, claimed, content, marker, seen, told
 
 DAY_MS = 86_400_000
 
@@ -105,18 +105,18 @@ def test_a_watcher_can_ask_how_far_it_could_go(open_at):
     store = open_at(keep=Keep(rows=6))
     with claimed(store) as writer:
         with store.reader("clicks") as reader:
-            assert reader.ahead(0) == (0, 0, None)
+            assert reader.ahead(0) == (0, 0, None, "")
         for batch in range(2):
             writer.apply(seen(*((f"{batch}-{row}", row) for row in range(3))), marker(batch))
         with store.reader("clicks") as reader:
-            assert reader.ahead(0, about=1) == (3, 6, marker(1))
-            assert reader.ahead(0) == (6, 6, marker(1))
-            assert reader.ahead(6) == (6, 6, marker(1))
+            assert reader.ahead(0, about=1) == (3, 6, marker(1), CHECKPOINT)
+            assert reader.ahead(0) == (6, 6, marker(1), CHECKPOINT)
+            assert reader.ahead(6) == (6, 6, marker(1), CHECKPOINT)
             writer.apply(seen(("a", 1)), marker(2))
             writer.trim()
             with pytest.raises(PositionOutOfRange, match="trimmed"):
                 reader.ahead(0)
-            assert reader.ahead(3) == (7, 7, marker(2))
+            assert reader.ahead(3) == (7, 7, marker(2), CHECKPOINT)
 
 
 def test_the_log_is_trimmed_by_its_size_in_whole_batches(open_at):

@@ -9,6 +9,7 @@ import pytest
 import runnel.views
 from runnel.views.changes import Change
 from runnel.views.errors import PositionOutOfRange
+from tests.contract.views import test_exchange
 from tests.contract.views.clicks import marker
 from tests.contract.views.crash_life import BATCHES, POSITIONS, STATES, lived
 
@@ -35,7 +36,7 @@ CASES = [("sqlite", step) for step in STEPS] + [
 def test_every_durable_step_of_the_stores_is_tried():
     sources = Path(runnel.views.__file__).parent.glob("*.py")
     names = {name for source in sources for name in re.findall(r'durable\("([^"]+)"\)', source.read_text())}
-    assert names == set(POINTS)
+    assert names - set(test_exchange.STEPS) == set(POINTS)  # which are tried there
 
 
 @pytest.mark.parametrize(("kind", "step"), CASES)
@@ -76,7 +77,7 @@ def check_whole(store) -> int:
     if "clicks" not in store.names():
         return 0
     with store.reader("clicks") as reader:
-        rows, position, mark = reader.snapshot()
+        rows, position, mark, _ = reader.snapshot()
         batches = 0 if mark is None else mark.batch + 1
         assert {row["page"]: (row["seen"], row.get("city")) for row in rows.to_pylist()} == STATES[batches]
         assert mark is None or mark == marker(batches - 1, at=batches - 1)

@@ -154,7 +154,7 @@ def test_a_declaration_that_the_table_cannot_follow_is_refused_with_what_to_do(s
         declared = Declared("clicks", key, schema)
         with store.writer(declared, QUERY) as changed, pytest.raises(ViewChanged, match=reason) as caught:
             changed.claim()
-        assert "or give it another name" in str(caught.value)
+        assert "or make it anew by `runnel rebuild`" in str(caught.value)
         writer.apply(seen(("a", 2)), marker(1))
     assert content(store) == {"a": 2}
 

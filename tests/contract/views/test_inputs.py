@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
@@ -16,7 +18,7 @@ from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.source import rows_between
 from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.views.store import Declared, Keep
-from tests.contract.views.clicks import QUERY, claimed, content, marker, seen
+from tests.contract.views.clicks import CHECKPOINT, CLICKS, QUERY, claimed, content, marker, seen
 
 COLUMNS = StructType([StructField("page", StringType()), StructField("seen", LongType(), False)])
 
@@ -115,13 +117,68 @@ def test_changes_that_were_trimmed_are_told_with_what_is_left(spec, open_at):
             rows_between(spec, 1, 2)
 
 
-def test_a_view_that_was_made_anew_is_noticed(spec, writer):
-    writer.apply(seen(("a", 1)), marker(0))
+def test_a_view_that_was_made_anew_is_noticed(spec, store, place):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
     reading = Reading(spec)
     reading.batch()
-    writer.apply(seen(("a", 2)), marker(0, "another"))
-    with pytest.raises(OtherCheckpoint, match="the view clicks, which it reads, was made anew"):
+    for table in ("clicks", "runnel_changes_1", "runnel_commits", "runnel_views"):
+        place.query(f"DROP TABLE {table}")
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 2)), marker(0, "another"))
+        with pytest.raises(OtherCheckpoint, match="the view clicks, which it reads, was made anew"):
+            reading.batch()
+
+
+REBUILT = "checkpoint-2"
+
+
+def rebuild(store, rows, declared=CLICKS):
+    with store.copy_writer(declared, QUERY) as copier:
+        copier.claim()
+        copier.apply(rows, marker(7, REBUILT))
+    store.exchange("clicks")
+    store.drop_copy("clicks")
+
+
+def test_a_view_that_was_rebuilt_is_read_on_and_what_has_changed_by_it_is_told(spec, store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 1)), marker(0))
+    reading = Reading(spec)
+    assert reading.batch() == [("a", 1, "insert"), ("b", 1, "insert")]
+    rebuild(store, seen(("a", 2), ("c", 1)))
+    told = [("a", 1, "update_before"), ("a", 2, "update_after"), ("b", 1, "delete"), ("c", 1, "insert")]
+    assert sorted(reading.batch()) == told
+    with claimed(store) as writer:
+        writer.apply(seen(("c", 2)), marker(8, REBUILT))
+    assert Reading(spec).at == Offsets(3, {spec.place: 0}, {"view:clicks": CHECKPOINT})
+    assert reading.batch() == [("c", 1, "update_before"), ("c", 2, "update_after")]
+
+
+def test_who_began_when_the_view_had_been_rebuilt_before_goes_on_over_the_next_one(spec, store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+    rebuild(store, seen(("a", 2)))
+    reading = Reading(spec)
+    assert reading.batch() == [("a", 2, "insert")]
+    reading.at = replace(reading.at, ids={"view:clicks": REBUILT})  # as it was kept once
+    with claimed(store) as writer:
+        writer.apply(seen(("b", 1)), marker(8, REBUILT))
+    assert reading.batch() == [("b", 1, "insert")]
+    rebuild(store, seen(("a", 2), ("b", 2)))
+    assert reading.batch() == [("b", 1, "update_before"), ("b", 2, "update_after")]
+
+
+def test_a_view_that_was_rebuilt_with_other_columns_is_not_read_on(spec, store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+    reading = Reading(spec)
+    reading.batch()
+    more = CLICKS.schema.append(pa.field("day", pa.int32()))
+    rebuild(store, pa.table({"page": ["a"], "seen": [1], "day": [1]}, schema=more), replace(CLICKS, schema=more))
+    with pytest.raises(ChangesGone) as caught:
         reading.batch()
+    assert "or the view was made anew: make it anew, a view by `runnel rebuild`" in caught.value.hint
 
 
 @pytest.mark.parametrize("other", [("clicks", 0), ("view:others", 0)])

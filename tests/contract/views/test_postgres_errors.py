@@ -1,8 +1,11 @@
 """What goes wrong between us and a PostgreSQL, and what people are told."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 
+import runnel
 from runnel.views.errors import StoreRefused, StoreUnreachable
 from runnel.views.postgres import PostgresStore
 from tests.contract.views.clicks import CLICKS, QUERY, claimed, content, marker, seen
@@ -71,9 +74,12 @@ def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgre
 def test_a_server_that_goes_away_and_comes_back():
     with postgres_server() as server:
         store = PostgresStore(server.url)
-        with claimed(store) as writer:
+        with claimed(store) as writer, runnel.views(server.url) as views, ThreadPoolExecutor(1) as thread:
             writer.apply(seen(("a", 1)), marker(0))
+            steps = views["clicks"].watch()
+            assert next(steps).is_snapshot
             server.stop()
+            watching = thread.submit(next, steps)  # who watches waits for it as well, and misses nothing
             try:
                 for _ in range(2):
                     with pytest.raises(StoreUnreachable):
@@ -81,6 +87,8 @@ def test_a_server_that_goes_away_and_comes_back():
             finally:
                 server.start()
             writer.apply(seen(("a", 2)), marker(1))
+            assert [(change.before["seen"], change.after["seen"]) for change in watching.result()] == [(1, 2)]
+            steps.close()
         assert content(store) == {"a": 2}
 
 

@@ -280,3 +280,40 @@ def test_a_circle_of_topics(app):
         "(let one of them read or write another topic; what feeds itself has no first answer)"
     )
     assert app.graph.outputs == (first,)
+
+
+# --- rows on which a body raises
+
+
+def test_a_row_on_which_the_body_raises_stops_a_query_unless_it_is_to_be_rejected(app, clicks):
+    @app.view(clicks, key="page")
+    def stopping(clicks):
+        return clicks
+
+    @app.view(clicks, key="page", on_error="reject")
+    def rejecting(clicks):
+        return clicks
+
+    @app.stream(clicks, write=Writing(on_error="reject"))
+    def rejecting_stream(clicks):
+        return clicks
+
+    @app.stream(clicks)
+    def stopping_stream(clicks):
+        return clicks
+
+    outputs = (stopping, rejecting, rejecting_stream, stopping_stream)
+    assert [each.on_error for each in outputs] == ["stop", "reject", "reject", "stop"]
+
+
+def test_no_other_way_is_known_for_a_row_on_which_the_body_raises(app, clicks):
+    with pytest.raises(InvalidDeclaration, match=r"on_error is 'ignore' \(expected \"stop\" or \"reject\"\)"):
+        app.view(clicks, key="page", on_error="ignore")(lambda clicks: clicks)
+    with pytest.raises(InvalidDeclaration, match=r"write.on_error is None"):
+        app.stream(clicks, write=Writing(on_error=None))(lambda clicks: clicks)
+
+
+def test_changes_cannot_be_rejected_one_by_one(app):
+    customers = app.table("customers", key="id", schema="id long, city string")
+    with pytest.raises(InvalidDeclaration, match=r"on_error is \"reject\", and the changes of customers"):
+        app.view(customers.changes(), key="city", on_error="reject")(lambda changes: changes)

@@ -4,7 +4,7 @@ import pytest
 
 from runnel.client.errors import Fenced
 from runnel.errors import Permanent, Transient
-from runnel.pipeline.errors import DiskFull, ProcessDied
+from runnel.pipeline.errors import DiskFull, FunctionFailed, ProcessDied, Unexplained
 from runnel.pipeline.failure import told
 
 PLANNER = """[STREAM_FAILED] Query [id = 35c5] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
@@ -81,3 +81,28 @@ def test_an_error_of_the_body_is_told_with_its_line():
     error = told(RuntimeError(BODY))
     assert isinstance(error, Permanent)
     assert error.what == "ZeroDivisionError: division by zero (/home/me/shop.py, line 12)"
+
+
+DIVISION = """An error occurred while calling o216.count.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times: \
+org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor \
+being 0 and return NULL instead. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. \
+SQLSTATE: 22012
+== DataFrame ==
+"div" was called from
+/home/me/shop.py:14
+
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.divideByZeroError(QueryExecutionErrors.scala:204)"""
+DIVIDED = "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead."
+
+
+def test_a_value_that_spark_cannot_compute_with_is_told_with_the_user_s_line():
+    error = told(RuntimeError(DIVISION))
+    assert isinstance(error, FunctionFailed)
+    assert error.what == f"{DIVIDED} (/home/me/shop.py, line 14)"
+
+
+def test_a_value_that_spark_cannot_compute_with_is_told_in_one_line_where_no_line_is_known():
+    error = told(RuntimeError(DIVISION.replace("was called from", "of an expression")))
+    assert isinstance(error, Unexplained)
+    assert error.what == DIVIDED

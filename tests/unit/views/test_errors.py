@@ -28,7 +28,7 @@ EXAMPLES = [
     (
         ViewChanged("clicks", "its column 'seen' is no longer declared"),
         "view 'clicks' is kept with another declaration: its column 'seen' is no longer declared "
-        "(declare it as it was, or give it another name: it is then built anew beside the old one)",
+        "(declare it as it was, or make it anew by `runnel rebuild`)",
     ),
     (
         Fenced("clicks", "shop.clicks"),

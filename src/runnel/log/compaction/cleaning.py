@@ -119,13 +119,7 @@ class Cleaning:
         output = Output(self._files, job.folder, base_offset, job.index_interval_bytes)
         tally = Tally(job.now)
         for source in group:
-            self._reading = source
-            file = self._files.get(self._path(source))
-            for window in windows_of(file, source.base_offset, source.size):
-                dirty = job.first_dirty < window.next_offset and window.offset < self._end
-                for _, header, batch in batches_in(file, window):
-                    self._pass_on(header, batch, dirty, output, tally)
-                self._pace()
+            self._clean(source, output, tally)
         unchanged = len(group) == 1 and not tally.changed
         output.finish(next_offset, self._aborted_in(group))
         if unchanged:
@@ -134,6 +128,17 @@ class Cleaning:
             base_offset, next_offset, output.size, sum(source.size for source in group),
             tally.records_before, tally.records_after, tally.horizon, unchanged,
         )  # fmt: skip
+
+    def _clean(self, source: Source, output: Output, tally: Tally) -> None:
+        self._reading = source
+        path = self._path(source)
+        file = self._files.get(path)
+        for window in windows_of(file, source.base_offset, source.size):
+            dirty = self._job.first_dirty < window.next_offset and window.offset < self._end
+            for _, header, batch in batches_in(file, window):
+                self._pass_on(header, batch, dirty, output, tally)
+            self._pace()
+        self._files.forget(path)  # whoever removes it frees it gently only if nobody else has it open
 
     def _pass_on(self, header: BatchHeader, batch: bytes, dirty: bool, output: Output, tally: Tally) -> None:
         tally.meet(header)

@@ -18,9 +18,10 @@ from runnel.log.segment import Segment
 from runnel.log.txn_index import Entry
 from runnel.records import BatchHeader
 from runnel.records.batch import CONTROL, TRANSACTIONAL
-from runnel.settings import INT32_MAX, MIB
+from runnel.settings import INT32_MAX, KIB
 
 CLEANED = ".cleaned"
+PIECE = 128 * KIB  # that is written, and synced
 
 
 class Output:
@@ -87,7 +88,7 @@ class Output:
         self._segment.note(header, position, index=position <= INT32_MAX)
         self._waiting.append(batch)
         self._waiting_size += len(batch)
-        if self._waiting_size >= MIB:
+        if self._waiting_size >= PIECE:
             self._write()
 
     def _write(self) -> None:

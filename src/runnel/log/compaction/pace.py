@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LEAST_WORK = 0.02  # seconds between two rests
+LEAST_WORK = 0.003  # seconds between two rests: long enough not to be all waking up, too short to be noticed
 MARGIN = 0.92  # the pieces of work are not infinitely small
 
 

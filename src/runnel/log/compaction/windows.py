@@ -14,8 +14,10 @@ from runnel.files import File
 from runnel.log.walk import Broken, refuse_implausible
 from runnel.records import HEADER_SIZE, BatchHeader, parse_header
 from runnel.records.batch import validate_body
+from runnel.settings import KIB
 
-WINDOW = 1024 * 1024
+# A piece of work, and of memory: whoever else wants the processor waits while the system finds pages for a large one.
+WINDOW = 128 * KIB
 
 
 class Window(NamedTuple):

@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame
 from runnel.client.bodies import Body
 from runnel.client.cluster import Cluster
 from runnel.client.errors import TransactionLost
+from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.writing import write
 from runnel.durable import durable
 from runnel.graph.inputs import CHANGE
 from runnel.pipeline.sinks.outgoing import settled
-from runnel.pipeline.sinks.partitioning import partitions_of
 from runnel.pipeline.sinks.publisher import bodies_of
 from runnel.records import Codec, Contents
 

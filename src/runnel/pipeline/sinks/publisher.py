@@ -20,13 +20,13 @@ from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
 from runnel.client.errors import EndUnknown, TransactionLost
 from runnel.client.metadata import Place
+from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
 from runnel.errors import RunnelError
 from runnel.pipeline.markers import Marker, read_marker
-from runnel.pipeline.sinks.partitioning import partitions_of
 from runnel.pipeline.source import aside
 from runnel.records import Codec, Record
 

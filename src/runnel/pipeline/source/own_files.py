@@ -7,6 +7,8 @@ import pickle
 from pathlib import Path
 from typing import Self
 
+from runnel.pipeline.checkpoint_path import checkpoint_in
+
 OPTION = "spec.secret"  # there are passwords in it: Spark shows no option of such a name, in plans, logs or its pages
 
 
@@ -20,6 +22,11 @@ class OwnFiles:
     @property
     def path(self) -> Path:
         return Path(self.directory)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's own, of the query."""
+        return checkpoint_in(self.path)
 
     @property
     def start_file(self) -> Path:

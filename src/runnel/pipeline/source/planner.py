@@ -7,9 +7,11 @@ is told by its id: its offsets mean other records now, so the query stops and sa
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 from runnel.client import positions
@@ -25,6 +27,8 @@ from runnel.graph.names import is_ours
 from runnel.pipeline.errors import EndLost, OtherCheckpoint, RecordsGone
 from runnel.pipeline.source.agreement import Agreement
 from runnel.pipeline.source.alignment import aligned
+from runnel.pipeline.source.followed import Followed
+from runnel.pipeline.source.hold import FREE, Hold
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.spec import Spec
 from runnel.records import HEADER_SIZE, decompress, validate
@@ -44,17 +48,19 @@ class Planner:
         spec: Spec,
         cluster: Cluster,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         now: Callable[[], float] = time.time,
+        hold: Hold = FREE,
     ) -> None:
         self._spec = spec
         self._cluster = cluster
-        self._clock = clock
+        self._hold = hold
+        self._clock = clock or hold.clock
         self._now = now
         self._topics: dict[str, Topic] = {}
         self._looked = float("-inf")
         self._checked = float("-inf")
-        self._active = clock()  # when there was last something to read, or a beat
+        self._active = self._clock()  # when there was last something to read, or a beat
         self._guess = (0, 0)  # of the alignment
         self._rows = AT_FIRST
         self._full_since: float | None = None  # when the last batch was planned, if it took all that it might
@@ -69,10 +75,15 @@ class Planner:
         if path.exists():
             return Offsets.from_json(json.loads(path.read_text()))
         self._look()
-        found = Offsets(self._spec.number, self._start(), self._ids())
+        start = self._start()
+        if self._spec.follow:
+            earliest = positions.earliest(self._cluster, list(start))
+            start = {place: max(at, earliest[place]) for place, at in self._not_beyond(start).items()}
+        found = Offsets(self._spec.number, start, self._ids())
         path.parent.mkdir(parents=True, exist_ok=True)
         with durable("source.start"):
-            replace_file(DISK, str(path), json.dumps(found.to_json()).encode())
+            # Whoever plays an app in a test writes the same, and may do so at the same time.
+            replace_file(DISK, str(path), json.dumps(found.to_json()).encode(), mark=f".{os.getpid()}")
         return found
 
     def _start(self) -> dict[Place, int]:
@@ -99,9 +110,17 @@ class Planner:
     # --- how far it goes
 
     def latest(self) -> Offsets:
-        """Everything that is there and committed."""
+        """Everything that is there and committed; of one that follows another, as far as that has come."""
         self._look()
-        return Offsets(self._spec.number, positions.latest(self._cluster, self._places()), self._ids())
+        found = positions.latest(self._cluster, self._places())
+        if self._spec.follow:
+            found = self._not_beyond(found)
+        return Offsets(self._spec.number, found, self._ids())
+
+    def _not_beyond(self, found: dict[Place, int]) -> dict[Place, int]:
+        followed = Followed.read(Path(self._spec.follow))
+        limits = {place: followed.limit(place) for place in found}
+        return {place: at if (limit := limits[place]) is None else min(at, limit) for place, at in found.items()}
 
     def stop_at_latest(self) -> None:
         """From now on nothing beyond what is there: for a run that ends when it has caught up."""
@@ -114,6 +133,8 @@ class Planner:
         return self._agreement.decide(start, self._next(start))
 
     def _next(self, start: Offsets) -> Offsets:
+        if not self._hold.is_let_go():
+            return start
         latest = self._until or self.latest()
         self._check_ids(start, latest)
         self._check_end(start, latest)
@@ -150,7 +171,7 @@ class Planner:
     def _beat(self) -> int:
         """The idle time that has passed since the last beat, once it is long enough."""
         event = self._spec.time
-        if event is None or event.idle is None or self._until is not None:
+        if event is None or event.idle is None or self._until is not None or self._spec.follow:
             return 0
         passed = int((self._clock() - self._active) * 1000)
         if passed < max(event.idle, 1):

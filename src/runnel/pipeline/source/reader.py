@@ -15,8 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.python_daemon import hush
 from runnel.pipeline.source import garbage
 from runnel.pipeline.source.connections import cluster_of
+from runnel.pipeline.source.hold import hold_of
 from runnel.pipeline.source.moment import Moment, batch_of_the_task
 from runnel.pipeline.source.offsets import Offsets, Range, ranges
 from runnel.pipeline.source.own_files import OPTION
@@ -48,7 +50,8 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _plan(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._spec, cluster_of(self._spec))
+            spec = self._spec
+            self._planner = Planner(spec, cluster_of(spec), hold=hold_of(spec.held, spec.query, spec.checkpoint))
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -111,7 +114,9 @@ class Source(DataSource):
         return Spec.from_text(self.options[OPTION])
 
     def schema(self) -> str:
+        hush()
         return self.spec.ddl
 
     def streamReader(self, schema: StructType) -> Reader:  # noqa: ARG002, N802
+        hush()
         return Reader(self.spec)

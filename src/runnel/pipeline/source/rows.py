@@ -2,12 +2,14 @@
 
 A record becomes a row, or it is put aside: rejected, when its value does not fit the schema or its time is missing or
 further ahead of the batch's own time than declared; late, when its time is below the watermark at the start of the
-batch. Every offset that holds a record is counted once.
+batch. One on which the body raises, and which is to be left out of the batch, is rejected as well. Every offset that
+holds a record is counted once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -23,6 +25,7 @@ from runnel.graph.event_time import RECORD_TIME
 from runnel.graph.inputs import CHANGE
 from runnel.pipeline.errors import EndLost, RecordsGone
 from runnel.pipeline.source import aside
+from runnel.pipeline.source.left_out import read_left_out
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.spec import BEAT, Spec
@@ -31,6 +34,8 @@ from runnel.pipeline.source.values import arrow_schema, parser
 MICROSECONDS = 1_000
 TIMESTAMP = pa.timestamp("us", "UTC")
 ALL = ("value", "key", "offset", "timestamp", "headers")
+Indices: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+Reasons: TypeAlias = dict[int, tuple[str, str]]  # by the number of the row: the kind, and why
 BY_METADATA = {"_offset": "offset", "_timestamp": "timestamp", "_key": "key", "_headers": "headers"}
 
 
@@ -44,6 +49,7 @@ class Rows:
         self._moment = moment
         self._parser = parser(spec.columns.format, arrow_schema(spec.columns.fields), spec.parsed)
         self._metadata = spec.metadata_wanted
+        self._left_out = self._to_be_left_out()
         self._decoded = self._columns_to_decode()
         self._aside: list[pa.Table] = []
         self._in_time = 0
@@ -55,6 +61,14 @@ class Rows:
         if self._moment is not None:
             directory = aside.directory_of(self._spec.path, self._moment.batch)
             aside.write(directory, self._spec.number, self._range, self._in_time, self._aside, self._gone)
+
+    def _to_be_left_out(self) -> dict[int, str]:
+        """Offsets, and why."""
+        if self._moment is None:
+            return {}
+        place = self._spec.number, self._range.topic, self._range.partition
+        known = read_left_out(self._spec.path, self._moment.batch)
+        return {each.offset: each.reason for each in known if (each.input, each.topic, each.partition) == place}
 
     def _fetched(self) -> Iterator[FetchedBatches]:
         """All of the range, but for what was deleted, where that is to be passed over."""
@@ -83,6 +97,8 @@ class Rows:
 
     def _columns_to_decode(self) -> list[str]:
         wanted = {"value", *(BY_METADATA[name] for name in self._metadata if name in BY_METADATA)}
+        if self._left_out:
+            wanted.add("offset")
         return [name for name in ALL if name in wanted]
 
     def _rows(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
@@ -109,17 +125,28 @@ class Rows:
         columns = dict(zip(parsed.rows.schema.names, parsed.rows.columns, strict=True))
         columns |= self._metadata_columns(block, kept)
         rows = self._arranged(columns, parsed.rows.num_rows)
-        if self._spec.time is None:
-            return rows, refused
-        times = rows.column(self._spec.time.column)
-        going_on, why = self._judged(times)
+        going_on, why = (None, {}) if self._spec.time is None else self._judged(rows.column(self._spec.time.column))
+        if self._left_out:
+            going_on, why = self._without(block.column("offset"), kept, going_on, why)
         if going_on is None:
             return rows, refused
         for row, reason in why.items():
             refused[int(kept[row]) if kept is not None else row] = reason
         return rows.filter(going_on), refused
 
-    def _judged(self, times: pa.Array) -> tuple[pa.Array | None, dict[int, tuple[str, str]]]:
+    def _without(
+        self, offsets: pa.Array, kept: Indices | None, going_on: pa.Array | None, why: Reasons
+    ) -> tuple[pa.Array | None, Reasons]:
+        """The verdicts, and those on which the body raises."""
+        own = offsets if kept is None else offsets.take(pa.array(kept))
+        raising = pc.is_in(own, pa.array(list(self._left_out), pa.int64()))
+        found = {row: (aside.REJECTED, self._left_out[own[row].as_py()]) for row in _places(raising)}
+        if not found:
+            return going_on, why
+        rest = pc.invert(raising)
+        return rest if going_on is None else pc.and_(going_on, rest), found | why
+
+    def _judged(self, times: pa.Array) -> tuple[pa.Array | None, Reasons]:
         """Which rows go on (None: all), and why the others do not."""
         event, moment = self._spec.time, self._moment
         assert event is not None
@@ -134,7 +161,7 @@ class Rows:
         late = pc.fill_null(pc.less(values, low), False)
         ahead = pc.fill_null(pc.greater(values, high), False)
         missing = times.is_null()
-        why: dict[int, tuple[str, str]] = {}
+        why: Reasons = {}
         for row in _places(missing):
             why[row] = aside.REJECTED, f"field {event.column}: the event time is missing"
         for row in _places(ahead):
@@ -144,9 +171,7 @@ class Rows:
             why[row] = aside.LATE, str(moment.watermark if moment else 0)
         return pc.invert(pc.or_(pc.or_(late, ahead), missing)), why
 
-    def _metadata_columns(
-        self, block: pa.RecordBatch, kept: np.ndarray[tuple[int], np.dtype[np.int64]] | None
-    ) -> dict[str, pa.Array]:
+    def _metadata_columns(self, block: pa.RecordBatch, kept: Indices | None) -> dict[str, pa.Array]:
         found = {name: block.column(BY_METADATA[name]) for name in self._metadata if name in BY_METADATA}
         if kept is not None:
             places = pa.array(kept)

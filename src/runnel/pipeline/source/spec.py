@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from runnel.client.cluster import PATIENCE
 from runnel.client.security import PLAIN, Security
@@ -31,7 +30,8 @@ class Spec(OwnFiles):
     """`number` is the place among the query's inputs. `wanted` are the columns that the body uses: others are null.
     None: all. `directory` is where the source keeps what is its own, beside the query's checkpoint. With `skip_gone`,
     records that were deleted before they were read are passed over, and told. A `key` is a table's: its latest rows, or
-    every one of their `changes`.
+    every one of their `changes`. `held` is the directory of a test that holds the app. `follow` is a file with the
+    positions of another query, by topic and partition: nothing beyond them is read.
     """
 
     query: str
@@ -49,7 +49,9 @@ class Spec(OwnFiles):
     skip_gone: bool = False
     key: tuple[str, ...] | None = None
     changes: bool = False
+    held: str = ""
     run: str = ""
+    follow: str = ""
 
     @property
     def ddl(self) -> str:
@@ -99,8 +101,3 @@ class Spec(OwnFiles):
     def _is_used(self, name: str) -> bool:
         is_time = self.time is not None and self.time.column == name
         return is_time or self.key is not None or self.is_wanted(name)
-
-    @property
-    def checkpoint(self) -> Path:
-        """Spark's own, of the query."""
-        return self.path / "checkpoint"

@@ -7,16 +7,23 @@ such a range is read here, so that the count holds whatever the body is.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
+from runnel.client.columns import Origin, decode
+from runnel.client.errors import OffsetsGone
+from runnel.client.fetch import Fetcher
 from runnel.pipeline.batch import Batch, Counts
-from runnel.pipeline.errors import NotInTime
-from runnel.pipeline.source import aside
+from runnel.pipeline.errors import NotInTime, NotLeftOut, RunAgain
+from runnel.pipeline.source import aside, left_out
 from runnel.pipeline.source.aside import Aside
 from runnel.pipeline.source.offsets import Range, ranges
 from runnel.pipeline.source.spec import Spec
@@ -32,8 +39,13 @@ class Account:
     def __init__(self, specs: tuple[Spec, ...], cluster: Cluster) -> None:
         self._specs = specs
         self._cluster = cluster
+        self._begun_anew: tuple[int, int] | None = None  # a batch, and how many rows it was to leave out and did not
 
     def __call__(self, batch: Batch) -> Batch:
+        with batch.watch.step("account"):
+            return self._counted(batch)
+
+    def _counted(self, batch: Batch) -> Batch:
         read = self._ranges(batch)
         found = [self._of(batch, spec, each) for spec, each in read]
         rows = pa.concat_tables([each.rows for each in found]) if found else aside.SCHEMA.empty_table()
@@ -49,7 +61,9 @@ class Account:
             late = sum(kind == aside.LATE for kind in wrong["kind"].to_pylist())
             raise NotInTime(batch.query, late, wrong.num_rows - late, _shown(wrong))
         for root in {spec.path for spec in self._specs}:
+            self._check_left_out(root, batch, read, rows)
             aside.forget_before(root, batch.number)
+            left_out.forget_before(root, batch.number)
         return replace(batch, aside=rows, counts=counts)
 
     def _ranges(self, batch: Batch) -> list[tuple[Spec, Range]]:
@@ -70,6 +84,43 @@ class Account:
             found = aside.read_aside(directory, spec.number, read)
         assert found is not None
         return found
+
+    def _check_left_out(self, root: Path, batch: Batch, read: Sequence[tuple[Spec, Range]], rows: pa.Table) -> None:
+        """What was to be left out is among what was put aside, unless Spark used what it had read before: it begins the
+        batch anew then, and reads all of it. A row that is not in the batch any more is none that could be missing.
+        """
+        wanted = [
+            each
+            for each in left_out.read_left_out(root, batch.number)
+            if any(spec.number == each.input and each.is_in(one) for spec, one in read)
+        ]
+        if not wanted:
+            return
+        known = {tuple(each.values()) for each in rows.select(["topic", "partition", "offset"]).to_pylist()}
+        missing = [each for each in wanted if each.place not in known and _is_there(self._cluster, each.place)]
+        if not missing:
+            return
+        shutil.rmtree(aside.directory_of(root, batch.number), ignore_errors=True)  # a task that ends early leaves it
+        before, self._begun_anew = self._begun_anew, (batch.number, len(missing))
+        if before != self._begun_anew:
+            raise RunAgain(batch.query, len(wanted))
+        first = missing[0]
+        place = f"{first.topic}-{first.partition} at offset {first.offset}"
+        raise NotLeftOut(batch.query, len(missing), place, str(left_out.path_of(root, batch.number)))
+
+
+def _is_there(cluster: Cluster, place: left_out.Place) -> bool:
+    """Whether the log still has the record: retention or compaction may have removed it."""
+    topic, partition, offset = place
+    origin = Origin(topic, partition, offset, offset + 1)
+    try:
+        for fetched in Fetcher(cluster).read(topic, partition, offset, offset + 1):
+            batches = [each for part in fetched.parts for each in each_batch(part)]
+            if any(block.num_rows for block in decode(batches, ("offset",), origin)):
+                return True
+    except OffsetsGone:
+        pass
+    return False
 
 
 def _tell_gone(query: str, gone: dict[str, tuple[aside.Gone, ...]]) -> int:

@@ -17,7 +17,8 @@ from runnel.pipeline.batch import Batch
 
 
 def collect(batch: Batch) -> Batch:
-    return replace(batch, rows=as_arrow(batch.frame))
+    with batch.watch.step("body"):
+        return replace(batch, rows=as_arrow(batch.frame))
 
 
 def as_arrow(frame: DataFrame) -> pa.Table:

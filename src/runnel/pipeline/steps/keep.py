@@ -25,6 +25,7 @@ class Keep:
     def __call__(self, batch: Batch) -> Batch:
         assert batch.rows is not None
         batch.wait_for_disk()
-        self._writer.apply(batch.rows, Marker(batch.query, batch.number, batch.checkpoint, batch.positions))
-        self._writer.trim()
+        with batch.watch.step("keep"):
+            self._writer.apply(batch.rows, Marker(batch.query, batch.number, batch.checkpoint, batch.positions))
+            self._writer.trim()
         return batch

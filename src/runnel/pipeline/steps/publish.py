@@ -46,28 +46,33 @@ class Publish:
 
     def __call__(self, batch: Batch) -> Batch | None:
         if is_done(batch.query, batch.number, batch.checkpoint, batch.positions, self._publisher.marker):
-            batch.frame.write.format("noop").mode("append").save()
+            with batch.watch.step("body"):
+                batch.frame.write.format("noop").mode("append").save()
             return None
         if batch.records >= self._parallel_from:
             return self._by_tasks(batch)
         return self._by_the_driver(batch)
 
     def _by_the_driver(self, batch: Batch) -> Batch:
-        rows = as_arrow(batch.frame)
+        with batch.watch.step("body"):
+            rows = as_arrow(batch.frame)
         counted = self._counted(batch)
         contents = shared_out(settled(rows, batch.query), self._topic, self._partitions, batch.number)
         batch.wait_for_disk()
-        self._publisher.publish(mark_of(batch), contents, counted.aside)
+        with batch.watch.step("publish"):
+            self._publisher.publish(mark_of(batch, self._topic), contents, counted.aside)
         return replace(counted, rows=rows)
 
     def _by_tasks(self, batch: Batch) -> Batch:
         places = [(self._topic, number) for number in range(self._partitions)]
         ticket = self._publisher.begin([*places, *self._sides])
         try:
-            write_in_parallel(batch.frame, self._cluster, ticket, self._topic, self._partitions, batch.number)
+            with batch.watch.step("body"):  # its tasks write
+                write_in_parallel(batch.frame, self._cluster, ticket, self._topic, self._partitions, batch.number)
             counted = self._counted(batch)
             batch.wait_for_disk()
-            self._publisher.commit(ticket, mark_of(batch), counted.aside)
+            with batch.watch.step("publish"):
+                self._publisher.commit(ticket, mark_of(batch, self._topic), counted.aside)
         except EndUnknown:
             self._publisher.open()
             if not is_done(batch.query, batch.number, batch.checkpoint, batch.positions, self._publisher.marker):
@@ -105,9 +110,10 @@ class PublishAside:
         is_published = done is not None and done.batch >= batch.number
         if (batch.aside.num_rows or done is None) and not is_published:
             batch.wait_for_disk()
-            self._publisher.publish(mark_of(batch), {}, batch.aside)
+            with batch.watch.step("publish"):
+                self._publisher.publish(mark_of(batch), {}, batch.aside)
         return batch
 
 
-def mark_of(batch: Batch) -> Marker:
-    return Marker(batch.query, batch.number, batch.checkpoint, batch.positions)
+def mark_of(batch: Batch, output: str = "") -> Marker:
+    return Marker(batch.query, batch.number, batch.checkpoint, batch.positions, output)

@@ -15,8 +15,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.errors import TopicReplaced
 from runnel.client.metadata import Topic
 from runnel.durable import durable
-from runnel.files import DISK, replace_file
-from runnel.pipeline.tables.versions import make_directory
+from runnel.files import DISK, make_directories, replace_file
 
 LOOK_EVERY = 10.0  # seconds
 
@@ -40,7 +39,7 @@ class Partitions:
         return Known(told["id"], [(since, count) for since, count in told["counts"]])
 
     def write(self, known: Known) -> None:
-        make_directory(self._path.parent)
+        make_directories(str(self._path.parent))
         told = json.dumps({"id": known.topic_id, "counts": known.counts})
         with durable("table.partitions"):
             replace_file(DISK, str(self._path), told.encode())

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from runnel.durable import durable
-from runnel.files import DISK
+from runnel.files import DISK, make_directories
 from runnel.pipeline.tables.latest import Latest, base_schema, delta_schema
 
 BASE, DELTA, BATCH = ".base.arrow", ".delta.arrow", ".batch.json"
@@ -61,7 +61,7 @@ class Versions:
 
     def keep(self, offset: int, latest: Latest) -> None:
         """Under the offset that it is the state as of."""
-        make_directory(self._directory)
+        make_directories(str(self._directory))
         name = latest.base_name
         if name is None and latest.base.num_rows:
             name = offset
@@ -85,7 +85,7 @@ class Versions:
 
     def claim(self, batch: int, span: Span) -> Span:
         """What the batch counts as of: this, or what somebody else said before."""
-        make_directory(self._directory)
+        make_directories(str(self._directory))
         path = self._path(batch, BATCH)
         temporary = _temporary(path)
         temporary.write_text(json.dumps({"from": span.start, "to": span.end}))
@@ -143,14 +143,6 @@ class Versions:
         with durable("table.version"):
             temporary.replace(path)
         DISK.sync_directory(str(self._directory))
-
-
-def make_directory(path: Path) -> None:
-    """With those above it, so that a power cut does not take them away."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        DISK.sync_directory(str(each.parent))
 
 
 def _temporary(path: Path) -> Path:

@@ -2,11 +2,13 @@
 
 The first batch is the view as it was found: its rows, kept in a file, each an insert. What follows is the view's change
 log, in whole batches of its own. An offset is a position of that log, plus one: 0 is before the rows that were found.
+When the view is rebuilt and its columns stay the same, the log goes on: what has changed is a batch like any other.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from runnel.durable import durable
 from runnel.files import DISK, replace_file
 from runnel.pipeline.errors import ChangesGone, OtherCheckpoint
 from runnel.pipeline.source.agreement import Agreement
+from runnel.pipeline.source.hold import FREE, Hold
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.views.errors import PositionOutOfRange
@@ -28,8 +31,9 @@ FOUND = "found"
 class Planner:
     """`reader` is the view's. `rows` are about so many as a batch takes."""
 
-    def __init__(self, spec: ViewSpec, reader: ViewReader, *, rows: int = ROWS) -> None:
+    def __init__(self, spec: ViewSpec, reader: ViewReader, *, rows: int = ROWS, hold: Hold = FREE) -> None:
         self._spec = spec
+        self._hold = hold
         self._reader = reader
         self._rows = rows
         self._is_ending = False
@@ -51,17 +55,18 @@ class Planner:
         return self._agreement.decide(start, self._next(start, at))
 
     def _next(self, start: Offsets, at: int) -> Offsets:
+        if not self._hold.is_let_go():
+            return start
         if at == BEFORE:
             return Offsets(start.input, {self._spec.place: self._begun()[FOUND]}, start.ids)
         ahead = self._ahead(at - 1)
-        found = _checkpoint(ahead.marker)
         known = start.ids.get(self._spec.place[0], "")
-        if known and found != known:
+        if known not in ("", ahead.log, _checkpoint(ahead.marker)):  # older ones have kept the view's checkpoint
             raise OtherCheckpoint(self._spec.query, f"the view {self._spec.view}, which it reads, was made anew")
         if self._is_ending and self._until is None:
             self._until = ahead.latest
         end = ahead.next_position if self._until is None else min(ahead.next_position, self._until)
-        return self._offsets(max(end + 1, at), found)
+        return self._offsets(max(end + 1, at), ahead.log)
 
     def _ahead(self, position: int) -> Ahead:
         try:
@@ -74,12 +79,13 @@ class Planner:
         if not path.exists():
             snapshot = self._reader.snapshot()
             found = snapshot.next_position + 1
-            offsets = self._offsets(BEFORE if snapshot.rows.num_rows else found, _checkpoint(snapshot.marker))
+            offsets = self._offsets(BEFORE if snapshot.rows.num_rows else found, snapshot.log)
             path.parent.mkdir(parents=True, exist_ok=True)
+            mark = f".{os.getpid()}"  # whoever plays an app in a test writes the same, perhaps at the same time
             with durable("view.found"):
-                replace_file(DISK, str(self._spec.snapshot_file), _written(snapshot.rows))
+                replace_file(DISK, str(self._spec.snapshot_file), _written(snapshot.rows), mark=mark)
             with durable("source.start"):
-                replace_file(DISK, str(path), json.dumps({**offsets.to_json(), FOUND: found}).encode())
+                replace_file(DISK, str(path), json.dumps({**offsets.to_json(), FOUND: found}).encode(), mark=mark)
         told = json.loads(path.read_text())
         assert isinstance(told, dict)
         return told
@@ -92,13 +98,13 @@ class Planner:
             raise OtherCheckpoint(self._spec.query, what)
         return start.next[self._spec.place]
 
-    def _offsets(self, offset: int, checkpoint: str) -> Offsets:
+    def _offsets(self, offset: int, log: str) -> Offsets:
         name, _ = self._spec.place
-        return Offsets(self._spec.number, {self._spec.place: offset}, {name: checkpoint})
+        return Offsets(self._spec.number, {self._spec.place: offset}, {name: log})
 
 
 def _checkpoint(marker: Marker | None) -> str:
-    """Of the query that keeps the view: one that was made anew has another."""
+    """Of the query that keeps the view."""
     return marker.checkpoint if marker else ""
 
 

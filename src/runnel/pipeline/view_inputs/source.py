@@ -16,6 +16,8 @@ from pyspark.sql.types import StructType
 
 from runnel.graph.inputs import CHANGE
 from runnel.pipeline.errors import ChangesGone
+from runnel.pipeline.python_daemon import hush
+from runnel.pipeline.source.hold import hold_of
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.view_inputs.planner import BEFORE, Planner
@@ -58,7 +60,8 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _plan(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._spec, reader_of(self._spec))
+            spec = self._spec
+            self._planner = Planner(spec, reader_of(spec), hold=hold_of(spec.held, spec.query, spec.checkpoint))
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -98,9 +101,11 @@ class ViewSource(DataSource):
         return ViewSpec.from_text(self.options[OPTION])
 
     def schema(self) -> StructType:
+        hush()
         return self.spec.schema
 
     def streamReader(self, schema: StructType) -> ViewChanges:  # noqa: ARG002, N802
+        hush()
         return ViewChanges(self.spec)
 
 

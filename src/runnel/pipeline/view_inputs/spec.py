@@ -14,14 +14,14 @@ from runnel.graph.inputs import CHANGE
 from runnel.pipeline.source.own_files import OwnFiles
 from runnel.views.opening import open_store
 from runnel.views.store import ViewReader
-
-PREFIX = "view:"  # no topic has a colon in its name
+from runnel.views.waiting import VIEW
 
 
 @dataclass(frozen=True)
 class ViewSpec(OwnFiles):
     """`number` is the place among the query's inputs, `address` the store's. `columns` are those that the view's body
     returns, but for `_change`. `directory` is where the input keeps what is its own, beside the query's checkpoint.
+    `held` is the directory of a test that holds the app.
     """
 
     query: str
@@ -31,6 +31,7 @@ class ViewSpec(OwnFiles):
     columns: StructType
     directory: str
     changes: bool = False
+    held: str = ""
     run: str = ""
 
     @cached_property
@@ -52,7 +53,7 @@ class ViewSpec(OwnFiles):
     @property
     def place(self) -> tuple[str, int]:
         """What its position is kept under, among those of topics."""
-        return PREFIX + self.view, 0
+        return VIEW + self.view, 0
 
     @property
     def snapshot_file(self) -> Path:

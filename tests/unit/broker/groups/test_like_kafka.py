@@ -47,6 +47,7 @@ class World:
         self._numbers = itertools.count(1)
         self.transcript: list[tuple[str, Any]] = []
         self.topic_id: UUID | None = None
+        self.group = "g"
 
     def close(self) -> None:
         for each in self._sockets:

@@ -62,10 +62,10 @@ def test_many_small_pieces_rest_together() -> None:
     pace = Pace(25, lambda: processor.worked, lambda: processor.now, processor.rest)
 
     for _ in range(3):
-        processor.work(0.005)
+        processor.work(0.0008)
         pace()
 
-    assert processor.now == pytest.approx(0.015)
+    assert processor.now == pytest.approx(0.0024)
 
 
 def test_without_a_limit_there_is_no_rest() -> None:

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from runnel.client.columns import Origin, decode
+from runnel.client.partitioning import partitions_of
 from runnel.pipeline.sinks import parallel
-from runnel.pipeline.sinks.partitioning import partitions_of
 from runnel.records import batch_around
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

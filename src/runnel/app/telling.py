@@ -1,0 +1,142 @@
+"""Tells alerts: to the log at once, to topics and commands by threads of their own, so that nobody waits for them.
+
+What a topic cannot take now, because its broker is away, it is told later, in order. A command gets the alert as JSON
+on standard input; one that fails is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from runnel.app.alerts import Event
+from runnel.client import Producer
+from runnel.errors import RunnelError
+from runnel.pipeline.kafka import Kafka
+
+logger = logging.getLogger(__name__)
+
+MOST_WAITING = 1_000
+AGAIN_AFTER = 5.0  # seconds
+LONGEST_COMMAND = 60.0
+LAST_WORDS = 10.0  # seconds that are waited at the end for what is still to be told
+SHOWN = 500  # characters of what a command says
+
+
+class Telling:
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._producer: Producer | None = None
+        self._made: set[str] = set()
+        self._topics = Line("topic", self._to_topic)
+        self._commands = Line("command", _to_command)
+
+    def tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            who = event.query or event.app
+            level = logging.WARNING if event.begins else logging.INFO
+            logger.log(
+                level,
+                "alert %s %s: %s: %s",
+                event.rule.alert.kind,
+                "begins" if event.begins else "ends",
+                who,
+                event.what,
+                extra={"alert": event.to_object()},
+            )
+            if event.rule.topic is not None:
+                self._topics.put(event)
+            if event.rule.command is not None:
+                self._commands.put(event)
+
+    def close(self, *, patience: float = LAST_WORDS) -> None:
+        """When all is told, or the patience is over."""
+        deadline = time.monotonic() + patience
+        for line in (self._topics, self._commands):
+            line.close(deadline)
+        if self._producer is not None:
+            try:
+                self._producer.close()
+            except RunnelError as error:
+                logger.warning("an alert was not told: %s", error)
+
+    def _to_topic(self, event: Event) -> bool:
+        """False: it must be tried again."""
+        topic = event.rule.topic
+        assert topic is not None
+        try:
+            if topic not in self._made:
+                self._kafka.make_topic(topic)
+                self._made.add(topic)
+            if self._producer is None:
+                self._producer = Producer(self._kafka.bootstrap, settings=dict(self._kafka.settings))
+            self._producer.produce(topic, json.dumps(event.to_object()).encode(), key=event.key.encode())
+        except RunnelError as error:
+            logger.warning("the topic %s could not be told of an alert, and is told later: %s", topic, error)
+            return False
+        return True
+
+
+class Line:
+    """Events that wait for one listener, in their order. Its thread begins with the first."""
+
+    def __init__(self, name: str, tell: Callable[[Event], bool], *, again_after: float = AGAIN_AFTER) -> None:
+        self._tell = tell
+        self._again_after = again_after
+        self._waiting: queue.Queue[Event | None] = queue.Queue(MOST_WAITING)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"runnel-alerts-{name}", daemon=True)
+
+    def put(self, event: Event) -> None:
+        if not self._thread.is_alive():
+            self._thread.start()
+        try:
+            self._waiting.put_nowait(event)
+        except queue.Full:
+            logger.error("an alert is not told: %d wait already", MOST_WAITING)
+
+    def close(self, deadline: float) -> None:
+        if not self._thread.is_alive():
+            return
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            self._ending.set()
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._ending.set()
+
+    def _serve(self) -> None:
+        while (event := self._waiting.get()) is not None and not self._ending.is_set():
+            while not self._tell(event):
+                if self._ending.wait(self._again_after):
+                    return
+
+
+def _to_command(event: Event) -> bool:
+    command = event.rule.command
+    assert command is not None
+    try:
+        done = subprocess.run(
+            command,
+            shell=True,
+            input=json.dumps(event.to_object()),
+            text=True,
+            capture_output=True,
+            timeout=LONGEST_COMMAND,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        logger.warning("the command of an alert was ended after %.0f s: %s", LONGEST_COMMAND, command)
+        return True
+    except OSError as error:
+        logger.warning("the command of an alert could not be started: %s: %s", error.strerror, command)
+        return True
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[:SHOWN]
+        logger.warning("the command of an alert ended with exit code %d: %s: %s", done.returncode, command, said)
+    return True

@@ -1,0 +1,23 @@
+"""The committed records of a small topic, from its start to its end: what somebody keeps in Kafka of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runnel.client import positions
+from runnel.client.batches import each_batch
+from runnel.client.cluster import Cluster
+from runnel.client.columns import Origin, decode
+from runnel.client.fetch import Fetcher
+
+
+def committed(cluster: Cluster, topic: str) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values, partition by partition. A writer reads them after the older ones were fenced."""
+    places = cluster.topic(topic, fresh=True).places
+    starts, ends = positions.earliest(cluster, places), positions.latest(cluster, places)
+    for place in places:
+        for fetched in Fetcher(cluster).read(*place, starts[place], ends[place]):
+            origin = Origin(*place, fetched.start, fetched.end)
+            batches = [each for part in fetched.parts for each in each_batch(part)]
+            for block in decode(batches, ("key", "value"), origin):
+                yield from zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True)

@@ -1,0 +1,31 @@
+"""A copy of a view, made beside it of the same log, while the view goes on.
+
+It stays behind the view: never reads a record that the view has not read. So when the view stands still the copy comes
+to the very same positions, and what the view has put aside need not be told again: late and rejected rows are counted,
+and not published.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from runnel.graph.inputs import CHANGE
+from runnel.pipeline.batch import Step
+from runnel.pipeline.steps.account import Account
+from runnel.pipeline.steps.collect import collect
+from runnel.pipeline.steps.keep import Keep, PassOver
+from runnel.pipeline.view_query import ViewQuery
+from runnel.views.store import Declared
+
+
+class CopyQuery(ViewQuery):
+    def steps(self) -> tuple[Step, ...]:
+        kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
+        writer = self.place.store().copy_writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
+        writer.claim()
+        self._writer = writer
+        return collect, PassOver(writer), Account(self.specs, self.cluster), Keep(writer)
+
+    def _make_topics(self) -> None:
+        """It writes to none."""

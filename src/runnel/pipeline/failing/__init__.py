@@ -1,0 +1,1 @@
+"""Finding the rows of a batch on which the body raises."""

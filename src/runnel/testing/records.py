@@ -1,0 +1,141 @@
+"""The rows of a test as records of the topics that the app declares."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import fastavro
+
+from runnel.client.producer import About
+from runnel.graph.event_time import RECORD_TIME
+from runnel.graph.formats import Avro, Columns, Json
+from runnel.graph.graph import Declared
+from runnel.graph.stream import Stream
+from runnel.graph.table import Table
+from runnel.graph.types import TIMESTAMP
+from runnel.testing.events import Mistake, Sent, at
+
+MIDNIGHT = "00:00"
+FRAME = bytes(5)  # that of a registry: its number is not looked up
+
+
+class Record(NamedTuple):
+    topic: str
+    value: bytes | None
+    about: About
+
+
+def record_of(sent: Sent, noun: Declared) -> Record:
+    """`noun` is what the app declares over the topic."""
+    about = sent.about
+    if (
+        "_timestamp" not in about
+        and isinstance(noun, Stream)
+        and noun.time is not None
+        and noun.time.column == RECORD_TIME
+    ):
+        hint = 'say when each record was written: row(..., _timestamp="12:00:10")'
+        raise Mistake(f"{noun} has its event times from its records, and a row has none", hint=hint)
+    return Record(
+        sent.topic,
+        _value(sent, noun),
+        {
+            "key": _key(sent, noun),
+            "timestamp": round(_time(sent, noun).timestamp() * 1000),
+            "headers": [(name, _bytes(value)) for name, value in about.get("_headers", {}).items()],
+            "partition": about.get("_partition"),
+        },
+    )
+
+
+def _value(sent: Sent, noun: Declared) -> bytes | None:
+    if sent.value is None or isinstance(sent.value, bytes):
+        return sent.value
+    columns = _checked(sent.value, noun)
+    match noun.columns.format:
+        case Json():
+            return _json(columns).encode()
+        case Avro() as format:
+            return _avro(format, columns, noun)
+        case _:
+            return _bytes(columns.get("value"))
+
+
+def _checked(given: Mapping[str, Any], noun: Declared) -> dict[str, Any]:
+    for name in given:
+        if noun.columns.find(name) is None:
+            hint = f"its columns are {', '.join(noun.columns.names)}; raw() plays any value"
+            raise Mistake(f"{noun} has no column {name}", hint=hint)
+    return {name: _timed(noun.columns, name, value) for name, value in given.items()}
+
+
+def _timed(columns: Columns, name: str, value: Any) -> Any:
+    found = columns.find(name)
+    return at(value) if isinstance(value, str) and found is not None and found.type == TIMESTAMP else value
+
+
+def _key(sent: Sent, noun: Declared) -> bytes | None:
+    if "_key" in sent.about:
+        return _bytes(sent.about["_key"])
+    if not isinstance(noun, Table):
+        if sent.key:
+            raise Mistake(f"{noun} has no rows that can be deleted", hint="delete() is for a table")
+        return None
+    given = sent.key or (sent.value if isinstance(sent.value, Mapping) else {})
+    missing = [name for name in noun.key if given.get(name) is None]
+    if missing and not isinstance(sent.value, bytes):
+        raise Mistake(f"{noun}: a row has no {', '.join(missing)}", hint="it is the key, and every row needs one")
+    if unknown := [name for name in sent.key if name not in noun.key]:
+        hint = f"give the key and no more: {', '.join(noun.key)}"
+        raise Mistake(f"{noun} is not keyed by {', '.join(unknown)}", hint=hint)
+    if missing:
+        return None
+    if len(noun.key) == 1 and not isinstance(given[noun.key[0]], Mapping | list):
+        return _bytes(given[noun.key[0]])
+    return _json({name: given[name] for name in noun.key}).encode()
+
+
+def _avro(format: Avro, columns: dict[str, Any], noun: Declared) -> bytes:
+    written = io.BytesIO(FRAME if format.framing else b"")
+    written.seek(0, io.SEEK_END)
+    try:
+        fastavro.schemaless_writer(written, fastavro.parse_schema(json.loads(format.schema)), columns)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        hint = "give every column that may not be null, with a value of its type; raw() plays any bytes"
+        raise Mistake(f"{noun}: a row does not fit its Avro schema: {error}", hint=hint) from None
+    return written.getvalue()
+
+
+def _json(value: Any) -> str:
+    match value:
+        case Mapping():
+            return "{" + ", ".join(f"{json.dumps(str(name))}: {_json(each)}" for name, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_json, value)) + "]"
+        case Decimal():
+            return str(value)
+        case date():  # a datetime is one
+            return json.dumps(value.isoformat())
+        case bytes():
+            return json.dumps(base64.b64encode(value).decode())
+    return json.dumps(value)
+
+
+def _time(sent: Sent, noun: Declared) -> datetime:
+    """Of the record: as it is given, or that of the event, so that nothing depends on when the test runs."""
+    value = sent.value if isinstance(sent.value, Mapping) else {}
+    event = value.get(noun.time.column) if isinstance(noun, Stream) and noun.time is not None else None
+    found = sent.about.get("_timestamp", event)
+    if not isinstance(found, str | datetime):
+        return at(MIDNIGHT)
+    return at(found if isinstance(found, str) else found.isoformat())
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else str(value).encode()

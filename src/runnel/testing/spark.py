@@ -1,0 +1,24 @@
+"""A Spark session for tests: small, and quick to start rather than quick in the long run."""
+
+from __future__ import annotations
+
+import os
+
+from runnel.pipeline.java import find_java
+from runnel.pipeline.session import Session, spark_session
+from runnel.testing.planners import python_with_planners
+
+PYTHON = "PYSPARK_PYTHON"  # what Spark's processes run
+
+
+def spark_for_tests(master: str = "local[2]") -> Session:
+    """JavaMissing and its kin where there is no Java. To be stopped by whoever asked for it."""
+    find_java()
+    chosen = os.environ.get(PYTHON)
+    if chosen is None:
+        os.environ[PYTHON] = python_with_planners()
+    try:
+        return spark_session("runnel-tests", master=master, partitions=1, short_lived=True)
+    finally:
+        if chosen is None:
+            del os.environ[PYTHON]

@@ -1,0 +1,5 @@
+"""The same Spark session as for the tests of the pipeline."""
+
+from tests.pipeline.conftest import spark
+
+__all__ = ["spark"]

@@ -1,0 +1,24 @@
+"""The app of the tests that rebuild: sums, or multiples of them. As a file, it is the app with the double sums."""
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from runnel import App, Reading
+
+SCHEMA = "id long, k int, n int, at timestamp"
+VIEW = "sums"
+
+
+def sums_app(times: int = 1, *, key: str = "k") -> App:
+    """The sum of n for each k, or a multiple of it; with another key, of id."""
+    app = App("shop")
+    clicks = app.stream("clicks", schema=SCHEMA, time="at", late="30 days", read=Reading(rows=20))
+
+    def sums(clicks):
+        known = clicks.where("id >= 0 and k >= 0")  # a column that nobody uses is not read, and may be broken
+        return known.groupBy(key).agg(F.sum(F.col("n") * times).alias("n"))
+
+    app.view(clicks, key=key, name=VIEW)(sums)
+    return app
+
+
+app = sums_app(2)

@@ -1,0 +1,22 @@
+"""What a session of ours spares itself and its user; with a real Spark."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.mark.servers
+def test_a_signal_to_our_group_does_not_reach_java(spark):
+    java = spark.sparkContext._gateway.proc.pid
+    assert os.getpgid(java) == java
+    assert os.getpgid(java) != os.getpgid(0)
+
+
+@pytest.mark.servers
+def test_nobody_searches_for_data_sources_where_there_are_none(spark):
+    manager = getattr(spark._jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
+    known = getattr(manager, "MODULE$").dataSourceBuilders()
+    assert known.isDefined()
+    assert known.get().isEmpty()

@@ -1,0 +1,67 @@
+"""What a running app does when one of its views is rebuilt, without Spark."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from runnel import App
+from runnel.app.handover import Handover
+from runnel.app.rebuilds import Rebuilds
+from runnel.app.runner import Running, place_of
+from runnel.files import DiskFiles
+
+
+@dataclass
+class Query:
+    place: Any
+    name: str = "pages"
+    stops: int = 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.fixture
+def query(tmp_path):
+    return Query(place_of(App("shop"), Running("127.0.0.1:1", tmp_path)))
+
+
+@pytest.fixture
+def rebuilds(query):
+    """Of somebody who rebuilds, and has the lock."""
+    found = Rebuilds(query.place, query.name)
+    with found.owned():
+        yield found
+
+
+def test_a_query_is_let_go_when_somebody_asks(query, rebuilds):
+    handover = Handover(query, "code", lambda: query)
+    assert not handover.look()
+    rebuilds.ask()
+    assert handover.look()
+    assert (handover.is_away, query.stops, rebuilds.is_released) == (True, 1, True)
+
+
+def test_another_one_who_asks_after_the_first_has_died_is_told_that_the_query_is_let_go(query, rebuilds):
+    handover = Handover(query, "code", lambda: query)
+    rebuilds.ask()
+    handover.look()
+    rebuilds.take_back()  # as whoever comes next begins
+    rebuilds.ask()
+    assert not handover.look()
+    assert (handover.is_away, query.stops, rebuilds.is_released) == (True, 1, True)
+
+
+def test_a_query_goes_on_when_nobody_asks_any_more(query, tmp_path):
+    again = []
+    handover = Handover(query, "code", lambda: again.append(1) or query)
+    rebuilds = Rebuilds(query.place, query.name)
+    with rebuilds.owned():
+        rebuilds.ask()
+        handover.look()
+    assert handover.look()
+    assert (again, handover.is_away) == ([1], False)
+    lock = DiskFiles().lock(str(tmp_path / "rebuilds" / "pages" / "lock"))
+    assert lock is not None, "the lock is free again"
+    lock.release()

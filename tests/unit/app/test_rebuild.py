@@ -1,0 +1,119 @@
+"""How far a view is that is rebuilt, without Spark."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from runnel import App, Broker, Reading
+from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild
+from runnel.app.runner import Running, place_of
+from runnel.pipeline.markers import Marker
+from runnel.pipeline.sinks.publisher import Publisher
+from runnel.pipeline.source.aside import SCHEMA
+from runnel.views import store
+
+VIEW = "pages"
+CHECKPOINT = "7c3e"
+DECLARED = store.Declared(VIEW, ("page",), pa.schema([("page", pa.string())]))
+
+
+def shop(*topics, twice=False, pattern=None):
+    app = App("shop")
+    found = [app.stream(each, schema="page string", read=Reading(topics=pattern)) for each in topics]
+    app.view(*found * (2 if twice else 1), key="page", name=VIEW)(lambda *given: given[0])
+    return app
+
+
+@pytest.fixture
+def broker():
+    with Broker() as broker:
+        for topic in ("clicks", "clicks-b"):
+            broker.create_topic(topic, 1)
+        yield broker
+
+
+@pytest.fixture
+def running(broker, tmp_path):
+    """Of a view that has read 4 batches of clicks."""
+    found = Running(broker.bootstrap, tmp_path)
+    place = place_of(shop("clicks"), found)
+    place.directory_of(VIEW).mkdir(parents=True)
+    keep(place, 4, {"clicks": {"0": 0}})
+    declare(place, ("clicks", None))
+    return found
+
+
+def keep(place, batch, positions):
+    writer = place.store().writer(DECLARED, VIEW)
+    writer.claim()
+    writer.apply(pa.table({"page": ["home"]}), store.Marker(VIEW, batch, CHECKPOINT, positions))
+    writer.close()
+
+
+def declare(place, *inputs):
+    told = [{"kind": "stream", "name": name, "topics": pattern} for name, pattern in inputs]
+    (place.directory_of(VIEW) / "declared.json").write_text(json.dumps({"inputs": told}))
+
+
+def put_aside(place, batch, positions, checkpoint=CHECKPOINT):
+    """What a batch does before its rows are kept."""
+    marks = place.marks_of(VIEW)
+    place.kafka.make_topic(marks, partitions=1)
+    with place.kafka.cluster() as cluster:
+        publisher = Publisher(cluster, VIEW, name=place.id_of(VIEW), marks=marks, late=f"{VIEW}.late")
+        publisher.open()
+        publisher.publish(Marker(VIEW, batch, checkpoint, positions), {}, SCHEMA.empty_table())
+
+
+def followed(rebuild, running):
+    rebuild._follow(rebuild._at_rest())
+    return json.loads((running.data / "rebuilds" / VIEW / FOLLOWED).read_text())
+
+
+@pytest.fixture
+def rebuild(running):
+    (running.data / "rebuilds" / VIEW).mkdir(parents=True)
+    return Rebuild(shop("clicks"), VIEW, running)
+
+
+def test_a_batch_that_was_put_aside_and_not_kept_counts_as_read(rebuild, running):
+    place = place_of(shop("clicks"), running)
+    assert followed(rebuild, running) == {"positions": {"clicks": {"0": 0}}, "patterns": []}
+    put_aside(place, 5, {"clicks": {"0": 9}})
+    assert followed(rebuild, running) == {"positions": {"clicks": {"0": 9}}, "patterns": []}
+    keep(place, 7, {"clicks": {"0": 12}})
+    assert followed(rebuild, running)["positions"] == {"clicks": {"0": 12}}
+    put_aside(place, 8, {"clicks": {"0": 99}}, checkpoint="another")
+    assert followed(rebuild, running)["positions"] == {"clicks": {"0": 12}}
+
+
+def test_what_the_view_reads_by_a_pattern_is_followed_before_it_is_found(rebuild, running):
+    declare(place_of(shop("clicks"), running), ("clicks", "clicks-.*"), ("users", None))
+    assert followed(rebuild, running) == {"positions": {"clicks": {"0": 0}, "users": {}}, "patterns": ["clicks-.*"]}
+
+
+def test_a_view_that_reads_a_topic_twice_is_not_rebuilt(running):
+    for app in (shop("clicks", twice=True), shop("clicks", "other", pattern="clic.*")):
+        with pytest.raises(
+            NotRebuilt, match="pages has two inputs that read clicks: how far each of them is"
+        ) as raised:
+            Rebuild(app, VIEW, running).run()
+        assert "another name" in raised.value.hint
+    declare(place_of(shop("clicks"), running), ("clicks", None), ("clicks", None))
+    with pytest.raises(NotRebuilt, match="has two inputs that read clicks"):
+        Rebuild(shop("clicks"), VIEW, running).run()
+
+
+def test_a_log_that_has_lost_records_is_told_before_spark_starts(running):
+    keep(place_of(shop("clicks"), running), 5, {"clicks": {"0": 3}})
+    with pytest.raises(NotRebuilt, match=r"was read up to offset 3 of clicks-0, which ends at 0"):
+        Rebuild(shop("clicks"), VIEW, running).run()
+
+
+def test_of_topics_that_the_view_did_not_read_all_that_is_there_is_waited_for(running):
+    rebuild = Rebuild(shop("clicks", pattern="clicks.*"), VIEW, running)
+    assert rebuild._ends(rebuild._shown()) == {"clicks": {"0": 0}, "clicks-b": {"0": 0}}
+    declare(place_of(shop("clicks"), running), ("clicks", "clicks.*"))
+    rebuild = Rebuild(shop("clicks", pattern="clicks.*"), VIEW, running)
+    assert rebuild._ends(rebuild._shown()) == {"clicks": {"0": 0}}

@@ -1,0 +1,128 @@
+"""Alerts are told to the log, to topics and to commands, and whoever tells them does not wait."""
+
+import json
+import logging
+import threading
+import time
+
+import pytest
+
+from runnel import Broker
+from runnel.app.alerts import Event
+from runnel.app.telling import Line, Telling
+from runnel.client import Consumer
+from runnel.errors import Transient
+from runnel.graph.alert import Alert, AlertRule
+from runnel.pipeline.kafka import Kafka
+
+NOWHERE = Kafka("127.0.0.1:1", patience=1)
+
+
+def event(*, begins=True, **rule):
+    return Event(AlertRule(Alert.rejected(), **rule), "shop", "pages", begins, "it is so", 0.5, 1_767_225_600_000)
+
+
+class Away:
+    """A broker that is tried until the gate opens, and does not answer."""
+
+    def __init__(self):
+        self.asked, self.gate, self.gave_up = threading.Event(), threading.Event(), threading.Event()
+        self.times = 0
+
+    def make_topic(self, topic):
+        self.times += 1
+        self.asked.set()
+        self.gate.wait(60)
+        self.gave_up.set()
+        raise Transient(f"nobody knows of {topic}")
+
+
+@pytest.fixture
+def telling():
+    telling = Telling(NOWHERE)
+    yield telling
+    telling.close(patience=1)
+
+
+def test_the_log_is_told_with_the_values_beside(telling, caplog):
+    caplog.set_level(logging.INFO)
+    telling.tell([event(), event(begins=False)])
+    first, last = caplog.records
+    assert (first.levelname, first.getMessage()) == ("WARNING", "alert rejected begins: pages: it is so")
+    assert (last.levelname, last.getMessage()) == ("INFO", "alert rejected ends: pages: it is so")
+    assert first.alert["value"] == 0.5
+
+
+def test_a_command_gets_json_in_the_order_of_the_events(telling, tmp_path):
+    out = tmp_path / "out"
+    command = f"cat >> {out}; echo >> {out}"
+    telling.tell([event(command=command), event(command=command, begins=False)])
+    telling.close(patience=60)
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(each["alert"], each["state"]) for each in told] == [("rejected", "begins"), ("rejected", "ends")]
+
+
+def test_a_command_that_fails_is_logged(telling, caplog):
+    telling.tell([event(command="echo it hurts >&2; exit 3")])
+    telling.close(patience=60)
+    assert "the command of an alert ended with exit code 3: echo it hurts >&2; exit 3: it hurts" in caplog.messages
+
+
+def test_a_command_that_hangs_is_ended_and_logged(telling, caplog, monkeypatch):
+    monkeypatch.setattr("runnel.app.telling.LONGEST_COMMAND", 0.1)
+    telling.tell([event(command="exec sleep 600")])
+    telling.close(patience=60)
+    assert "the command of an alert was ended after 0 s: exec sleep 600" in caplog.messages
+
+
+def test_nobody_waits_for_a_command(telling, tmp_path):
+    gate, ended = tmp_path / "gate", tmp_path / "ended"
+    telling.tell([event(command=f"while [ ! -e {gate} ]; do sleep 0.05; done; touch {ended}")])
+    assert not ended.exists()
+    gate.touch()
+    telling.close(patience=60)
+    assert ended.exists()  # one that had been waited for would have been ended before the gate was opened
+
+
+def test_a_topic_is_made_and_told():
+    with Broker(settings={"auto.create.topics.enable": False}) as broker:
+        telling = Telling(Kafka(broker.bootstrap))
+        telling.tell([event(topic="ops"), event(topic="ops", begins=False)])
+        telling.close(patience=60)
+        with Consumer(broker.bootstrap, "ops") as consumer:
+            records = list(consumer)
+    assert [record.key for record in records] == [b"shop.pages.rejected"] * 2
+    assert [json.loads(record.value)["state"] for record in records] == ["begins", "ends"]
+
+
+def test_what_cannot_be_told_now_is_told_later_and_in_order():
+    told = []
+    refusals = iter([False, False, True, True])
+    done = threading.Event()
+
+    def tell(given):
+        if next(refusals):
+            told.append(given.begins)
+        if len(told) == 2:
+            done.set()
+        return len(told) > (0 if given.begins else 1)
+
+    line = Line("test", tell, again_after=0.01)
+    line.put(event())
+    line.put(event(begins=False))
+    assert done.wait(60)
+    line.close(time.monotonic() + 60)
+    assert told == [True, False]
+
+
+def test_the_end_does_not_wait_for_a_broker_that_is_away():
+    broker = Away()
+    telling = Telling(broker)
+    telling.tell([event(topic="ops")])
+    assert broker.asked.wait(60)
+    telling.close(patience=0)
+    assert not broker.gave_up.is_set()
+    broker.gate.set()
+    telling.close(patience=60)  # its thread was told to end, and does not try again
+    assert broker.gave_up.is_set()
+    assert broker.times == 1

@@ -1,0 +1,74 @@
+"""Memory of a tree of processes: which belong to it, what they have, and how it grows."""
+
+import os
+
+import pytest
+
+from benchmarks import daily_memory as memory
+from benchmarks.daily_memory import BROKER, DRIVER, JAVA, ROLES, WORKERS, Process, Size
+from benchmarks.daily_soak import ALL, figures
+from benchmarks.harness import Verdict
+
+
+def test_processes_of_both_trees_have_a_role_and_others_none():
+    running = [
+        Process(1, 0, "init"),
+        Process(2, 1, "runnel"),
+        Process(3, 2, "cleaner"),
+        Process(4, 1, "runnel"),
+        Process(5, 4, "java"),
+        Process(6, 5, "python"),
+        Process(7, 6, "python"),
+        Process(8, 1, "java"),
+    ]
+    expected = {2: BROKER, 3: BROKER, 4: DRIVER, 5: JAVA, 6: WORKERS, 7: WORKERS}
+    assert memory.roles(2, 4, running) == expected
+
+
+def test_a_process_has_its_parent_whatever_its_name():
+    assert memory.process_of("42 (a) (b c)) S 7 1 1 0") == Process(42, 7, "a) (b c)")
+
+
+def test_this_process_is_found_and_has_memory():
+    found = {each.pid: each for each in memory.processes()}
+    assert found[os.getpid()].parent == os.getppid()
+    assert memory.proportional(os.getpid()) > 1_000_000
+
+
+def test_one_that_has_ended_has_none():
+    assert memory.proportional(2**30) == 0
+    assert memory.last_argument(2**30) == ""
+
+
+def test_sizes_are_those_of_this_process_and_its_like():
+    here, other = os.getpid(), os.getppid()
+    found = {each.pid: each for each in memory.sizes(here, other)}
+    assert found[here].role == BROKER
+    assert memory.by_role(found.values())[BROKER] >= found[here].megabytes > 1
+
+
+def test_a_slope_is_that_of_the_line_that_fits_best():
+    assert memory.per_minute([(0.0, 10.0), (30.0, 11.0), (60.0, 12.0)]) == pytest.approx(2.0)
+    assert memory.per_minute([(0.0, 10.0), (30.0, 13.0), (60.0, 10.0)]) == pytest.approx(0.0)
+
+
+def soak(java_per_minute):
+    """Ten minutes. In the first two everything grows fast."""
+    looks = []
+    for at in range(0, 601, 5):
+        start = min(at, 120)
+        found = [Size(number, role, 10.0 + start) for number, role in enumerate(ROLES)]
+        found.append(Size(9, JAVA, java_per_minute * at / 60))
+        looks.append((float(at), found))
+    return {each.name.partition(":")[0]: each for each in figures(looks, 600) if each.unit == "MB/min"}
+
+
+def test_growth_is_that_of_the_last_eight_minutes():
+    found = soak(java_per_minute=0.9)
+    assert found[ALL].ours == (pytest.approx(0.9),)
+    assert found[ALL].verdict is Verdict.MET
+    assert found[BROKER].ours == (0.001,)
+
+
+def test_more_than_a_megabyte_a_minute_misses_the_target():
+    assert soak(java_per_minute=1.5)[ALL].verdict is Verdict.MISSED

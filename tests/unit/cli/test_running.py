@@ -1,0 +1,57 @@
+"""What `runnel run` and `runnel up` share: the alerts that can be asked for, and the log."""
+
+import json
+import logging
+
+import pytest
+import typer
+
+from runnel.cli.running import alert_rules
+from runnel.cli.structured_log import JsonLines
+from runnel.graph.alert import Alert
+
+
+def test_alerts_have_their_listeners():
+    late, lag = alert_rules(["late=5%", "lag"], "ops", "notify.sh")
+    assert (late.alert, lag.alert) == (Alert.late(share=0.05), Alert.lag())
+    assert (late.topic, lag.command) == ("ops", "notify.sh")
+    assert alert_rules(None, None, None) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((["early"], None, None), "kind 'early' is none"),
+        ((["late=2"], None, None), "share is 2.0"),
+        ((["late"], "no/topic", None), "cannot be a topic's name"),
+        ((None, "ops", None), "name what to tell by --alert"),
+        ((None, None, "notify.sh"), "name what to tell by --alert"),
+    ],
+)
+def test_alerts_that_make_no_sense(given, said):
+    with pytest.raises(typer.BadParameter, match=said):
+        alert_rules(*given)
+
+
+def test_a_call_that_makes_no_sense_ends_with_2(runnel, tmp_path):
+    done = runnel("run", tmp_path / "app.py", "--alert", "early")
+    assert done.code == 2
+    assert "kind 'early' is none: expected one of late[=SHARE]" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_how_many_tasks_share_what_is_remembered_is_handed_on(command, runnel, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(f"runnel.cli.{command}.run_app", lambda *_, partitions, **__: asked.append(partitions))
+    app, data = tmp_path / "app.py", ("--data", tmp_path / "data")
+    listen = ("--listen", "127.0.0.1:0") if command == "up" else ()
+    assert runnel(command, app, *data, *listen, "--partitions", "7").code == 0
+    assert runnel(command, app, *data, *listen).code == 0
+    assert asked == [7, None]
+    assert runnel(command, app, *data, *listen, "--partitions", "0").code == 2
+
+
+def test_a_line_of_the_log_brings_its_values_as_json():
+    record = logging.LogRecord("runnel", logging.INFO, "", 0, "pages: 3 rows", (), None)
+    record.progress = {"in_time": 3}
+    assert json.loads(JsonLines().format(record))["progress"] == {"in_time": 3}

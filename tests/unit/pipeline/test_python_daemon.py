@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import socket
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from runnel.pipeline.python_daemon import hush, quiet
+
+
+@pytest.mark.parametrize("gone", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_that_nobody_waits_for_ends_in_silence(gone):
+    def worker(sock: socket.socket, authenticated: bool) -> int:
+        raise gone
+
+    with socket.socket() as sock:
+        assert quiet(worker)(sock, True) == 1
+
+
+def test_what_a_worker_answers_and_what_fails_otherwise_stay():
+    def worker(sock: socket.socket, authenticated: bool) -> int:
+        if authenticated:
+            raise OSError("no space")
+        return 7
+
+    with socket.socket() as sock:
+        assert quiet(worker)(sock, False) == 7
+        with pytest.raises(OSError, match="no space"):
+            quiet(worker)(sock, True)
+
+
+def test_a_process_that_sparks_daemon_forked_hushes_itself_once(monkeypatch):
+    def worker(sock: socket.socket, authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    forked = ModuleType("__main__")
+    forked.__spec__ = ModuleSpec("pyspark.daemon", None)
+    forked.worker = worker
+    monkeypatch.setitem(sys.modules, "__main__", forked)
+    hush()
+    hushed = forked.worker
+    hush()
+    assert forked.worker is hushed
+    with socket.socket() as sock:
+        assert hushed(sock, True) == 1
+
+
+def test_any_other_process_stays_as_it_is(monkeypatch):
+    other = ModuleType("__main__")
+    other.worker = object()
+    monkeypatch.setitem(sys.modules, "__main__", other)
+    kept = other.worker
+    hush()
+    assert other.worker is kept

@@ -1,0 +1,203 @@
+"""What a test plays: events, the steps that they make, and the records that rows become."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import fastavro
+import pytest
+
+from runnel import App, Avro, Raw, Reading, Text
+from runnel.graph.errors import InvalidDeclaration
+from runnel.testing import CRASH, CRASH_AFTER_COMMIT, PAUSE, RESTART, Mistake, at, delete, idle, raw, row
+from runnel.testing.records import record_of
+from runnel.testing.steps import Step, steps_of
+from runnel.testing.topics import Topics
+
+MIDNIGHT = 1_767_225_600_000
+AVRO = json.dumps(
+    {"type": "record", "name": "click", "fields": [{"name": "page", "type": "string"}, {"name": "n", "type": "int"}]}
+)
+
+
+@pytest.fixture
+def app():
+    return App("shop")
+
+
+@pytest.fixture
+def clicks(app):
+    columns = "page string, n int, price decimal(10,2), day date, at timestamp, body binary, place struct<x:int,y:int>"
+    return app.stream("clicks", schema=columns, time="at", late="0 seconds")
+
+
+@pytest.fixture
+def customers(app):
+    return app.table("customers", key="id", schema="id long, name string")
+
+
+# --- times
+
+
+def test_a_short_time_is_of_one_day_in_utc():
+    assert at("12:00") == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert at("12:00:10.5") == datetime(2026, 1, 1, 12, 0, 10, 500_000, UTC)
+
+
+def test_a_whole_time_is_that_time_in_utc():
+    assert at("2027-02-03T04:05:06Z") == datetime(2027, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert at("2027-02-03 04:05:06") == datetime(2027, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert at("2027-02-03T04:05:06+02:00").utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("text", ["noon", "", "25:00", "2026-13-01"])
+def test_what_is_no_time_is_told(text):
+    with pytest.raises(Mistake, match=f"^{text!r} is no time"):
+        at(text)
+
+
+def test_what_is_no_duration_is_told():
+    with pytest.raises(InvalidDeclaration, match="'soon' is no duration"):
+        idle("soon")
+
+
+# --- steps
+
+
+def test_rows_between_two_pauses_are_one_step():
+    a, b, c = (row("clicks", n=number) for number in range(3))
+    assert steps_of([a, b, PAUSE, c]) == [Step((a, b)), Step((c,))]
+    assert steps_of([PAUSE, a, PAUSE, PAUSE]) == [Step((a,))]
+    assert steps_of([]) == []
+
+
+@pytest.mark.parametrize("end", [RESTART, CRASH, CRASH_AFTER_COMMIT])
+def test_a_crash_belongs_to_what_came_before_it(end):
+    a = row("clicks", n=1)
+    minute = idle("1 minute")
+    assert steps_of([a, end]) == [Step((a,), end=end)]
+    assert steps_of([a, minute, end]) == [Step((a,)), Step(passed=60_000, end=end)]
+    assert steps_of([end, end]) == [Step(end=end), Step(end=end)]
+    assert steps_of([a, PAUSE, end]) == [Step((a,)), Step(end=end)]
+    assert steps_of([minute, end, end]) == [Step(passed=60_000, end=end), Step(end=end)]
+
+
+def test_something_else_cannot_be_played():
+    with pytest.raises(Mistake, match=r"^\{'page': 'tea'\} cannot be played \(give rows made with row"):
+        steps_of([{"page": "tea"}])
+
+
+# --- records
+
+
+def test_a_row_becomes_json_and_its_record_has_its_time(clicks):
+    sent = row(
+        clicks,
+        page="tea",
+        n=None,
+        price=Decimal("10000000.10"),
+        day=date(2026, 1, 2),
+        at="12:00",
+        body=b"\xff",
+        place={"x": 1, "y": None},
+    )
+    record = record_of(sent, clicks)
+    assert record.value == (
+        b'{"page": "tea", "n": null, "price": 10000000.10, "day": "2026-01-02", '
+        b'"at": "2026-01-01T12:00:00+00:00", "body": "/w==", "place": {"x": 1, "y": null}}'
+    )
+    assert record.topic == "clicks"
+    assert record.about == {"key": None, "timestamp": MIDNIGHT + 12 * 3_600_000, "headers": [], "partition": None}
+
+
+def test_a_record_has_what_is_said_of_it(clicks):
+    sent = row(clicks, at="12:00", _key="k", _timestamp="00:01", _headers={"a": "b", "c": None}, _partition=3)
+    record = record_of(sent, clicks)
+    assert json.loads(record.value) == {"at": "2026-01-01T12:00:00+00:00"}
+    headers = [("a", b"b"), ("c", None)]
+    assert record.about == {"key": b"k", "timestamp": MIDNIGHT + 60_000, "headers": headers, "partition": 3}
+
+
+@pytest.mark.parametrize(("value", "written"), [(b"\x00{", b"\x00{"), ("{", b"{"), (None, None)])
+def test_a_raw_value_is_written_as_it_is(clicks, value, written):
+    record = record_of(raw(clicks, value, _key=b"k"), clicks)
+    assert record.value == written
+    assert (record.about["key"], record.about["timestamp"]) == (b"k", MIDNIGHT)
+
+
+def test_a_time_of_another_zone_is_written_with_it(clicks):
+    when = datetime(2026, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))
+    record = record_of(row(clicks, at=when), clicks)
+    assert json.loads(record.value)["at"] == "2026-01-01T14:00:00+02:00"
+    assert record.about["timestamp"] == MIDNIGHT + 12 * 3_600_000
+
+
+def test_a_row_of_a_table_and_its_end_have_the_same_key(app, customers):
+    orders = app.table("orders", key=["shop", "id"], schema="shop string, id long, what string")
+
+    def key(sent, table):
+        return record_of(sent, table).about["key"]
+
+    assert key(row(customers, id=7, name="Ann"), customers) == key(delete(customers, id=7), customers) == b"7"
+    assert record_of(delete(customers, id=7), customers).value is None
+    kept, gone = row(orders, what="tea", id=1, shop="here"), delete(orders, id=1, shop="here")
+    assert key(kept, orders) == key(gone, orders) == b'{"shop": "here", "id": 1}'
+    assert key(row(customers, id=7, _key=b"other"), customers) == b"other"
+    assert key(raw(customers, b"{"), customers) is None
+
+
+def test_values_of_other_formats(app):
+    lines, blobs = app.stream("lines", schema=Text()), app.stream("blobs", schema=Raw())
+    assert record_of(row(lines, value="tea"), lines).value == b"tea"
+    assert record_of(row(blobs, value=b"\x00"), blobs).value == b"\x00"
+    plain, framed = app.stream("plain", schema=Avro(AVRO)), app.stream("framed", schema=Avro(AVRO, "confluent"))
+    value = record_of(row(plain, page="tea", n=3), plain).value
+    assert fastavro.schemaless_reader(io.BytesIO(value), json.loads(AVRO)) == {"page": "tea", "n": 3}
+    assert record_of(row(framed, page="tea", n=3), framed).value == bytes(5) + value
+
+
+def test_mistakes_of_rows_name_what_is_wrong(app, clicks, customers):
+    timed = app.stream("timed", schema="n int", time="_timestamp", late="0 seconds")
+    avro = app.stream("plain", schema=Avro(AVRO))
+    for sent, noun, said in (
+        (row(clicks, pgae="tea"), clicks, 'stream "clicks" has no column pgae (its columns are page, n, '),
+        (row(customers, name="Ann"), customers, 'table "customers": a row has no id (it is the key'),
+        (delete(customers), customers, 'table "customers": a row has no id (it is the key'),
+        (delete(customers, id=1, name="Ann"), customers, 'table "customers" is not keyed by name (give the key'),
+        (delete("clicks", page="tea"), clicks, 'stream "clicks" has no rows that can be deleted (delete() is'),
+        (row(timed, n=1), timed, 'stream "timed" has its event times from its records, and a row has none (say when'),
+        (row(avro, page="tea"), avro, 'stream "plain": a row does not fit its Avro schema: '),
+    ):
+        with pytest.raises(Mistake) as told:
+            record_of(sent, noun)
+        assert str(told.value).startswith(said)
+    with pytest.raises(Mistake, match=r"raw\(\) takes a value and _key, .*, not page \(row\(\) takes columns\)"):
+        raw(clicks, b"", page="tea")
+
+
+# --- topics
+
+
+def test_rows_are_played_into_what_the_app_reads(app, clicks, customers):
+    many = app.stream("many", schema="n int", read=Reading(topics="sites-.*"))
+
+    @app.view(clicks, many, customers, key="page")
+    def counted(clicks, many, customers):
+        return clicks
+
+    @app.stream(clicks)
+    def copied(clicks):
+        return clicks
+
+    sent = [row(clicks, page="tea"), row("sites-eu", n=1), delete("customers", id=1)]
+    topics = Topics(app, sent)
+    assert [topics.record_of(each).topic for each in sent] == ["clicks", "sites-eu", "customers"]
+    assert topics.columns["sites-eu"] is many.columns
+    with pytest.raises(Mistake) as told:
+        Topics(app, [row("clics", page="tea")])
+    assert str(told.value) == "the app does not read clics (it reads clicks, customers, topics like sites-.*)"
+    with pytest.raises(Mistake, match='no rows can be played into stream "copied"'):
+        row(copied, page="tea")
