@@ -14,6 +14,7 @@ from typer.main import get_command
 
 NOUNS = (
     "broker",
+    "capture",
     "consume",
     "doctor",
     "groups",

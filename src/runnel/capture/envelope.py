@@ -1,0 +1,380 @@
+"""Debezium's envelope: what a change of a row looks like as records of a topic.
+
+    topic  <prefix>.<schema>.<table>
+    key    {"id": 7}
+    value  {"before": ..., "after": ..., "source": {...}, "transaction": ..., "op": "u", "ts_ms": ..., ...}
+
+A delete is followed by a tombstone: the key without a value, at which compaction drops the key. An update that changes
+the key is a delete of the old one, its tombstone, and a create of the new one; headers tell of the other key. A
+truncated table has an event without a key. With `schemas`, keys and values carry Kafka Connect's schema beside them.
+
+The JSON is joined of texts that are made once for each table. A record's time is that of the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from runnel.capture.events import Change, Message, Truncated
+from runnel.capture.forms import quoted
+from runnel.capture.outgoing import Headers, Outgoing
+from runnel.capture.selection import Selected, Selection
+from runnel.capture.source import Source
+from runnel.capture.tables import UNCHANGED, UNKNOWN, Column, Row, Table, TableId
+from runnel.version import __version__
+
+NEW_KEY: Final = "__debezium.newkey"
+OLD_KEY: Final = "__debezium.oldkey"
+SNAPSHOT_WORDS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+STREAMING: Final = "false"
+NULL: Final = "null"
+KIND: Final = ("type", "fields", "items", "keys", "values")  # what Kafka Connect writes before `optional`
+
+Schema: TypeAlias = dict[str, Any]
+Block: TypeAlias = Callable[[str], str]  # the transaction block of the next event of a table
+
+
+def no_block(table: str) -> str:  # noqa: ARG001
+    return NULL
+
+
+class Shape:
+    """A table's own texts: made once, used for every row of it."""
+
+    def __init__(self, selected: Selected, topic: str, envelope: Envelope) -> None:
+        self.table = selected.table
+        self.name = str(selected.table.id)
+        self.topic = topic
+        self.passes = selected.passes
+        self.row = _writer(selected.columns)
+        self.key = _writer(selected.key) if selected.key else None
+        key_schema = _struct(_fields(selected.key), f"{topic}.Key")
+        self.key_start, self.key_end = _wrapped(key_schema) if envelope.schemas else ("", "")
+        value_schema = envelope.value_schema(topic, _fields(selected.columns))
+        self.start, self.end = _wrapped(value_schema) if envelope.schemas else ("", "")
+        self.source_middle, self.source_end = envelope.source_pieces(selected.table.id)
+
+    def key_of(self, row: Row) -> str | None:
+        return None if self.key is None else f"{self.key_start}{self.key(row)}{self.key_end}"
+
+
+class Envelope:
+    def __init__(
+        self,
+        prefix: str,
+        source: Source,
+        selection: Selection,
+        *,
+        schemas: bool = False,
+        tombstones: bool = True,
+    ) -> None:
+        self.prefix = prefix
+        self.schemas = schemas
+        self._tombstones = tombstones
+        self._selection = selection
+        self._connector = source.connector
+        self._database = quoted(source.database)
+        self._own_fields = [dict(each) for each in source.fields]
+        told = [
+            f'"version":{quoted(__version__)}',
+            f'"connector":{quoted(source.connector)}',
+            f'"name":{quoted(prefix)}',
+        ]
+        self._source_start = f'{{{",".join(told)},"ts_ms":'
+        self._shapes: dict[TableId, Shape] = {}
+
+    # --- what becomes of an event
+
+    def change(
+        self, change: Change, out: Outgoing, now: int, block: Block = no_block, snapshot: str = STREAMING
+    ) -> None:
+        """`now` is the present time in microseconds."""
+        shape = self.shape(change.table)
+        op: str = change.op
+        before, after = change.before, change.after
+        if shape.passes is not None:
+            passing = _filtered(shape.passes, change)
+            if passing is None:
+                return
+            op, before, after = passing
+        source = self._source(shape, change.micros, change.source, snapshot)
+        time = change.micros // 1000
+        if op == "u" and before is not None and after is not None:
+            old, new = shape.key_of(self._known_key(shape, before, after)), shape.key_of(after)
+            if old != new:
+                self._move(shape, (before, after), (old, new), (source, time, now), out, block)
+                return
+        row = after if after is not None else before
+        assert row is not None
+        key = shape.key_of(row)
+        out.add(shape.topic, key, self._value(shape, op, before, after, source, now, block), time)
+        if op == "d" and key is not None and self._tombstones:
+            out.add(shape.topic, key, None, time)
+
+    def truncated(self, event: Truncated, out: Outgoing, now: int, block: Block = no_block) -> None:
+        shape = self.shape(event.table)
+        source = self._source(shape, event.micros, event.source, STREAMING)
+        out.add(shape.topic, None, self._value(shape, "t", None, None, source, now, block), event.micros // 1000)
+
+    def message(self, event: Message, out: Outgoing, now: int, block: Block = no_block) -> None:
+        """To the topic `<prefix>.message`, keyed by the message's own prefix."""
+        topic = f"{self.prefix}.message"
+        start, end = self.source_pieces(TableId("", ""))
+        source = self._block_of(event.micros, event.source, STREAMING, start, end)
+        content = b64encode(event.content).decode()
+        told = f'{{"prefix":{quoted(event.prefix)},"content":"{content}"}}'
+        value = f'{{"op":"m",{_times(now)},"source":{source},"message":{told},"transaction":{block(topic)}}}'
+        key = f'{{"prefix":{quoted(event.prefix)}}}'
+        if self.schemas:
+            key_schema, value_schema = self._message_schemas()
+            (key_start, key_end), (value_start, value_end) = _wrapped(key_schema), _wrapped(value_schema)
+            key, value = f"{key_start}{key}{key_end}", f"{value_start}{value}{value_end}"
+        out.add(topic, key, value, event.micros // 1000)
+
+    def began(self, id: str, micros: int, out: Outgoing) -> None:
+        self._boundary("BEGIN", id, micros, NULL, NULL, out)
+
+    def ended(self, id: str, micros: int, counts: Mapping[str, int], out: Outgoing) -> None:
+        each = (f'{{"data_collection":{quoted(name)},"event_count":{count}}}' for name, count in counts.items())
+        self._boundary("END", id, micros, str(sum(counts.values())), f"[{','.join(each)}]", out)
+
+    def heartbeat(self, now: int, out: Outgoing) -> None:
+        key, value = f'{{"serverName":{quoted(self.prefix)}}}', f'{{"ts_ms":{now // 1000}}}'
+        if self.schemas:
+            common = "io.debezium.connector.common"
+            key_schema = _struct([_field("serverName", "string")], f"{common}.ServerNameKey", version=1)
+            value_schema = _struct([_field("ts_ms", "int64")], f"{common}.Heartbeat", version=1)
+            (key_start, key_end), (start, end) = _wrapped(key_schema), _wrapped(value_schema)
+            key, value = f"{key_start}{key}{key_end}", f"{start}{value}{end}"
+        out.add(f"__debezium-heartbeat.{self.prefix}", key, value, now // 1000)
+
+    # --- topics and texts
+
+    def topic(self, table: TableId) -> str:
+        return f"{self.prefix}.{_topic_part(table.schema)}.{_topic_part(table.name)}"
+
+    @property
+    def transaction_topic(self) -> str:
+        return f"{self.prefix}.transaction"
+
+    def shape(self, table: Table) -> Shape:
+        shape = self._shapes.get(table.id)
+        if shape is None or shape.table is not table:
+            shape = self._shapes[table.id] = Shape(self._selection.of(table), self.topic(table.id), self)
+        return shape
+
+    def source_pieces(self, table: TableId) -> tuple[str, str]:
+        """What stands before its nanoseconds' number and behind it."""
+        return f',"db":{self._database},"ts_us":', f',"schema":{quoted(table.schema)},"table":{quoted(table.name)}'
+
+    def value_schema(self, topic: str, fields: list[Schema]) -> Schema:
+        row = {"type": "struct", "fields": fields, "optional": True, "name": f"{topic}.Value"}
+        block = _struct(
+            [_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64")],
+            "event.block",
+            version=1,
+        )
+        envelope = [
+            {**row, "field": "before"},
+            {**row, "field": "after"},
+            {**self._source_schema(), "field": "source"},
+            {**block, "optional": True, "field": "transaction"},
+            _field("op", "string"),
+            *(_field(name, "int64", optional=True) for name in ("ts_ms", "ts_us", "ts_ns")),
+        ]
+        return _struct(envelope, f"{topic}.Envelope", version=2)
+
+    # --- inside
+
+    def _move(
+        self,
+        shape: Shape,
+        rows: tuple[Row, Row],
+        keys: tuple[str | None, str | None],
+        told: tuple[str, int, int],
+        out: Outgoing,
+        block: Block,
+    ) -> None:
+        """An update that changes the key: those who keep rows by it must drop the old one."""
+        (before, after), (old, new), (source, time, now) = rows, keys, told
+        to_new: Headers = ((NEW_KEY, new or NULL),)
+        to_old: Headers = ((OLD_KEY, old or NULL),)
+        out.add(shape.topic, old, self._value(shape, "d", before, None, source, now, block), time, to_new)
+        if old is not None and self._tombstones:
+            out.add(shape.topic, old, None, time)
+        out.add(shape.topic, new, self._value(shape, "c", None, after, source, now, block), time, to_old)
+
+    def _known_key(self, shape: Shape, before: Row, after: Row) -> Row:
+        """The row before, with the values of now in a key that it does not tell."""
+        if shape.key is None or UNKNOWN not in before:
+            return before
+        return tuple(now if then is UNKNOWN else then for then, now in zip(before, after, strict=True))
+
+    def _value(
+        self, shape: Shape, op: str, before: Row | None, after: Row | None, source: str, now: int, block: Block
+    ) -> str:
+        write = shape.row
+        old = NULL if before is None else write(before)
+        new = NULL if after is None else write(after)
+        return (
+            f'{shape.start}{{"before":{old},"after":{new},"source":{source},"transaction":{block(shape.name)},'
+            f'"op":"{op}",{_times(now)}}}{shape.end}'
+        )
+
+    def _source(self, shape: Shape, micros: int, own: str, snapshot: str) -> str:
+        return self._block_of(micros, own, snapshot, shape.source_middle, shape.source_end)
+
+    def _block_of(self, micros: int, own: str, snapshot: str, middle: str, end: str) -> str:
+        comma = "," if own else ""
+        return (
+            f'{self._source_start}{micros // 1000},"snapshot":"{snapshot}"{middle}{micros},"ts_ns":{micros * 1000}{end}'
+            f"{comma}{own}}}"
+        )
+
+    def _boundary(self, status: str, id: str, micros: int, count: str, counts: str, out: Outgoing) -> None:
+        key = f'{{"id":{quoted(id)}}}'
+        value = (
+            f'{{"status":"{status}","id":{quoted(id)},"event_count":{count},"data_collections":{counts},'
+            f'"ts_ms":{micros // 1000}}}'
+        )
+        if self.schemas:
+            (key_start, key_end), (start, end) = _wrapped(_TRANSACTION_KEY), _wrapped(_TRANSACTION_VALUE)
+            key, value = f"{key_start}{key}{key_end}", f"{start}{value}{end}"
+        out.add(self.transaction_topic, key, value, micros // 1000)
+
+    def _source_schema(self) -> Schema:
+        snapshot = {
+            **_field("snapshot", "string", optional=True),
+            "name": "io.debezium.data.Enum",
+            "version": 1,
+            "parameters": {"allowed": SNAPSHOT_WORDS},
+            "default": STREAMING,
+        }
+        fields: list[Schema] = [
+            *(_field(name, "string") for name in ("version", "connector", "name")),
+            _field("ts_ms", "int64"),
+            snapshot,
+            _field("db", "string"),
+            *(_field(name, "int64", optional=True) for name in ("ts_us", "ts_ns")),
+            *(_field(name, "string") for name in ("schema", "table")),
+            *self._own_fields,
+        ]
+        return _struct(fields, f"io.debezium.connector.{self._connector}.Source", version=1)
+
+    def _message_schemas(self) -> tuple[Schema, Schema]:
+        key = _struct(
+            [_field("prefix", "string", optional=True)], f"io.debezium.connector.{self._connector}.MessageKey"
+        )
+        told = [_field("prefix", "string", optional=True), _field("content", "bytes", optional=True)]
+        name = f"io.debezium.connector.{self._connector}.Message"
+        whole = [
+            _field("op", "string"),
+            *(_field(each, "int64", optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
+            {**self._source_schema(), "field": "source"},
+            {**_struct(told, name), "field": "message"},
+        ]
+        return key, _struct(whole, f"io.debezium.connector.{self._connector}.MessageValue")
+
+
+def _filtered(passes: Callable[[Row], bool], change: Change) -> tuple[str, Row | None, Row | None] | None:
+    """The change as those see it who see only the rows that pass; None if they see nothing of it.
+
+    A row from before that is not known whole is taken to have passed: a delete of what was never there may be told, but
+    no row is left behind.
+    """
+    before, after = change.before, change.after
+    is_after = after is not None and passes(after)
+    if change.op != "u" or before is None or UNKNOWN in before:
+        if is_after:
+            return change.op, before, after
+        if change.op in ("c", "r"):
+            return None
+        told = before if before is not None else after
+        assert told is not None
+        return ("d", told, None) if UNKNOWN in told or change.op == "u" or passes(told) else None
+    if passes(before):
+        return ("u", before, after) if is_after else ("d", before, None)
+    return ("c", None, after) if is_after else None
+
+
+def _writer(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], str]:
+    """Of a row, the JSON object of these columns."""
+    template = ",".join(f"{quoted(column.name)}:".replace("%", "%%") + "%s" for _, column in columns)
+    template = f"{{{template}}}"
+    writes = [
+        (place, column.form.write, column.form.unavailable, NULL if column.optional else column.form.fallback)
+        for place, column in columns
+    ]
+
+    def write(row: Row) -> str:
+        return template % tuple(
+            [
+                NULL
+                if (value := row[place]) is None
+                else unavailable
+                if value is UNCHANGED
+                else fallback
+                if value is UNKNOWN
+                else form(value)
+                for place, form, unavailable, fallback in writes
+            ]
+        )
+
+    return write
+
+
+def _times(now: int) -> str:
+    return f'"ts_ms":{now // 1000},"ts_us":{now},"ts_ns":{now * 1000}'
+
+
+def _topic_part(name: str) -> str:
+    """A name as it can stand in a topic's: what Kafka does not allow there is an underscore."""
+    return "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)
+
+
+def _wrapped(schema: Schema) -> tuple[str, str]:
+    return f'{{"schema":{json.dumps(schema, separators=(",", ":"), ensure_ascii=False)},"payload":', "}"
+
+
+def _field(name: str, kind: str, *, optional: bool = False) -> Schema:
+    return {"type": kind, "optional": optional, "field": name}
+
+
+def _fields(columns: Sequence[tuple[int, Column]]) -> list[Schema]:
+    return [_column_field(column) for _, column in columns]
+
+
+def _column_field(column: Column) -> Schema:
+    kind = {
+        name: part for name, part in column.form.schema.items() if name in ("type", "fields", "items", "keys", "values")
+    }
+    rest = {name: part for name, part in column.form.schema.items() if name not in kind}
+    return {**kind, "optional": column.optional, **rest, "field": column.name}
+
+
+def _struct(fields: list[Schema], name: str, *, version: int | None = None) -> Schema:
+    schema: Schema = {"type": "struct", "fields": fields, "optional": False, "name": name}
+    return schema if version is None else {**schema, "version": version}
+
+
+_COUNTED: Final = {
+    **_struct([_field("data_collection", "string"), _field("event_count", "int64")], "event.collection", version=1),
+    "optional": True,
+}
+_TRANSACTION_KEY: Final = _struct(
+    [_field("id", "string")], "io.debezium.connector.common.TransactionMetadataKey", version=1
+)
+_TRANSACTION_VALUE: Final = _struct(
+    [
+        _field("status", "string"),
+        _field("id", "string"),
+        _field("event_count", "int64", optional=True),
+        {"type": "array", "items": _COUNTED, "optional": True, "field": "data_collections"},
+        _field("ts_ms", "int64"),
+    ],
+    "io.debezium.connector.common.TransactionMetadataValue",
+    version=1,
+)

@@ -1,0 +1,111 @@
+"""What can go wrong between a database and its topics.
+
+Transient
+└── DatabaseBusy          the database is locked by somebody else
+Permanent
+├── DatabaseMissing       there is no such database
+├── NotADatabase          what is there is something else
+├── TableMissing          a table that is to be captured is not there
+├── CannotCapture         a table is of a kind that has no changes to be seen
+├── PositionLost          the database's log does not have the place where reading was to go on
+├── OtherCapture          the topics of this name were written from another database
+├── UnknownAddress        of no kind of database that we know
+├── NothingCaptured       no capture of that name has written anything
+├── InvalidName           a name that cannot be part of the names of topics
+└── InvalidChoice         an expression or a column of a selection that fits nothing
+"""
+
+from __future__ import annotations
+
+from runnel.errors import Permanent, Transient
+
+
+class DatabaseBusy(Transient):
+    def __init__(self, database: str, seconds: float) -> None:
+        super().__init__(
+            f"database {database} is locked: somebody else has been writing to it for {seconds:g} s",
+            hint="see which program keeps a transaction open; `PRAGMA journal_mode=WAL` lets readers and a writer pass",
+        )
+        self.database = database
+
+
+class DatabaseMissing(Permanent):
+    def __init__(self, database: str) -> None:
+        super().__init__(f"there is no database {database}", hint="give the path of a file that is there")
+        self.database = database
+
+
+class NotADatabase(Permanent):
+    def __init__(self, database: str, kind: str) -> None:
+        super().__init__(f"{database} is no {kind} database", hint="give the path of another file")
+        self.database = database
+
+
+class TableMissing(Permanent):
+    def __init__(self, wanted: str, database: str, known: list[str]) -> None:
+        shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+        super().__init__(
+            f'database {database} has no table "{wanted}"',
+            hint=f"it has {shown}" if known else "it has no tables: make them first",
+        )
+        self.wanted = wanted
+        self.database = database
+
+
+class CannotCapture(Permanent):
+    def __init__(self, table: str, reason: str, *, hint: str) -> None:
+        super().__init__(f'table "{table}" cannot be captured: {reason}', hint=hint)
+        self.table = table
+        self.reason = reason
+
+
+class PositionLost(Permanent):
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(
+            f"changes of {database} are lost: {reason}",
+            hint="`runnel capture remove` forgets how far the capture was; the next run begins with a new snapshot",
+        )
+        self.database = database
+        self.reason = reason
+
+
+class OtherCapture(Permanent):
+    def __init__(self, name: str, connector: str, found: str) -> None:
+        super().__init__(
+            f'capture "{name}" has read from {found} before, and this is {connector}',
+            hint="give this capture a name of its own",
+        )
+        self.name = name
+
+
+class UnknownAddress(Permanent):
+    def __init__(self, scheme: str, known: list[str]) -> None:
+        super().__init__(
+            f'"{scheme}" is no kind of database that can be captured',
+            hint=f"expected {', '.join(f'{each}:...' for each in known)}, or the path of a file of SQLite's",
+        )
+        self.scheme = scheme
+
+
+class NothingCaptured(Permanent):
+    def __init__(self, name: str) -> None:
+        super().__init__(f'there is no capture "{name}"', hint="`runnel capture run` begins one")
+        self.name = name
+
+
+class InvalidName(Permanent):
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(
+            f'"{name}" cannot be the {what} of a capture',
+            hint="expected letters, digits, dots, underscores and hyphens, at most 100 of them",
+        )
+        self.name = name
+
+
+class InvalidChoice(Permanent):
+    def __init__(self, what: str, given: str, reason: str) -> None:
+        super().__init__(
+            f'{what} "{given}" cannot be used: {reason}',
+            hint=r"it is a regular expression for whole names, such as main\.orders or public\.order.*",
+        )
+        self.given = given

@@ -1,0 +1,102 @@
+"""What a source tells, in the order in which its database committed it.
+
+A transaction is `Began`, its changes, `Ended`. Nothing of a transaction is told before it is committed. `Passed` says
+that the log went on with nothing in it for us: what is before it need not be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from runnel.capture.tables import Operation, Row, Table, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a database's log, between two changes.
+
+    `at` is the source's own word for the end of the last transaction that is behind us, as plain data for JSON; `index`
+    counts the changes of rows, truncations and messages of the next one that are behind us, too. A source tells of that
+    one from its beginning again; whoever reads leaves out what is behind.
+    """
+
+    at: Mapping[str, Any]
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """`micros` is when it was committed, since 1970. `at` is the position to be kept while we are inside of it, where a
+    source needs to know more than the end of the one before: the same transaction must be told of from there again.
+    """
+
+    id: str
+    micros: int
+    at: Mapping[str, Any] | None = None
+
+
+class Change(NamedTuple):
+    """One row. `source` holds the fields of Debezium's source block that only the source knows, as the inside of a JSON
+    object; the envelope adds the others (version, connector, name, snapshot, db, schema, table).
+    It is a tuple because there are so many of them.
+    """
+
+    table: Table
+    op: Operation
+    before: Row | None
+    after: Row | None
+    source: str
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    table: Table
+    source: str
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What an application wrote into the log itself, such as by pg_logical_emit_message."""
+
+    prefix: str
+    content: bytes
+    transactional: bool
+    source: str
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redefined:
+    """A table's columns are others from here on."""
+
+    table: Table
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A table is not there any more."""
+
+    table: TableId
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The transaction's last event. `at` is the position behind it."""
+
+    id: str
+    at: Mapping[str, Any]
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    at: Mapping[str, Any]
+
+
+Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed

@@ -1,0 +1,126 @@
+"""What the database's catalog says of tables and types, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runnel.capture.postgres.connections import Connection
+from runnel.capture.tables import TableId
+
+# An index tells rows apart if none of its columns is null and it holds at every moment, not only at commit.
+INDEXES: Final = """
+SELECT i.indisprimary, i.indisreplident,
+       array_agg(a.attname::text ORDER BY k.place), bool_and(a.attnotnull)
+FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid
+  AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts
+GROUP BY i.indexrelid, i.indisprimary, i.indisreplident
+ORDER BY i.indexrelid
+"""
+COLUMNS: Final = """
+SELECT attname::text, atttypid::int8, atttypmod, attnotnull, format_type(atttypid, atttypmod)
+FROM pg_attribute
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+ORDER BY attnum
+"""
+TABLES: Final = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
+       (SELECT inhparent::int8 FROM pg_inherits WHERE inhrelid = c.oid AND c.relispartition),
+       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'),
+       pg_has_role(c.relowner, 'USAGE'), greatest(c.reltuples, 0)::int8
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY n.nspname, c.relname
+"""
+TYPE: Final = """
+SELECT oid::int8, typname::text, typtype::text,
+       CASE WHEN typcategory = 'A' AND typlen = -1 AND typsend::text = 'array_send' THEN typelem ELSE 0 END::int8,
+       typdelim::text, typbasetype::int8, typtypmod,
+       ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
+FROM pg_type t WHERE oid = %s
+"""
+
+
+class ListedTable(NamedTuple):
+    oid: int
+    id: TableId
+    kind: str  # r, or p for one that is partitioned
+    identity: str  # d, n, f or i
+    parent: int | None
+    is_readable: bool
+    is_owned: bool
+    rows: int
+
+
+class CatalogColumn(NamedTuple):
+    name: str
+    type: int
+    modifier: int
+    is_filled: bool  # NOT NULL
+    sql_type: str
+
+
+class CatalogTable(NamedTuple):
+    """`key` are the names of the columns that tell its rows apart; none where nothing does."""
+
+    oid: int
+    id: TableId
+    kind: str
+    identity: str
+    columns: tuple[CatalogColumn, ...]
+    key: tuple[str, ...]
+
+
+class CatalogType(NamedTuple):
+    """`kind` is b, c, d, e, m, p or r; `element` is that of an array, `base` that of a domain."""
+
+    oid: int
+    name: str
+    kind: str
+    element: int
+    delimiter: str
+    base: int
+    modifier: int
+    labels: tuple[str, ...]
+
+
+def tables(connection: Connection) -> list[ListedTable]:
+    """Those that can be captured: all that are not temporary, unlogged, or the system's."""
+    return [
+        ListedTable(oid, TableId(schema, name), *rest)
+        for oid, schema, name, *rest in connection.execute(TABLES).fetchall()
+    ]
+
+
+def table(connection: Connection, oid: int) -> CatalogTable | None:
+    """As it is now; None if it is gone."""
+    found = connection.execute(
+        "SELECT n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s",
+        [oid],
+    ).fetchone()
+    if found is None:
+        return None
+    schema, name, kind, identity = found
+    columns = tuple(CatalogColumn(*column) for column in connection.execute(COLUMNS, [oid]).fetchall())
+    indexes = connection.execute(INDEXES, [oid]).fetchall()
+    return CatalogTable(oid, TableId(schema, name), kind, identity, columns, _key(identity, indexes))
+
+
+def _key(identity: str, indexes: Sequence[tuple[bool, bool, list[str], bool]]) -> tuple[str, ...]:
+    """What the log tells of a row that is gone must hold it: so the identity goes before the primary key."""
+    for is_primary, is_identity, names, is_filled in indexes:
+        if is_identity if identity == "i" else is_primary:
+            return tuple(names) if is_filled else ()
+    if identity == "f":
+        return next((tuple(names) for _, _, names, is_filled in indexes if is_filled), ())
+    return ()
+
+
+def type_of(connection: Connection, oid: int) -> CatalogType | None:
+    found = connection.execute(TYPE, [oid]).fetchone()
+    return CatalogType(*found)._replace(labels=tuple(found[-1])) if found else None

@@ -1,0 +1,119 @@
+"""Connections to a captured PostgreSQL: what they are set to, and what goes wrong with them in our words.
+
+The server writes values as text by its settings. They are the same for every connection of ours, so that the snapshot
+and the log write a value alike, and one form reads both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import TextLoader
+
+from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable
+from runnel.errors import RunnelError
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_SECONDS: Final = 10
+SETTINGS: Final = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",  # the shortest text that reads as the same number
+    "lc_monetary": "C",
+    "row_security": "off",  # rather an error than rows that a policy hides
+    "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+STARTING_OR_BUSY: Final = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+HINTS: Final = {
+    "42501": "give this user the right: it needs REPLICATION, and SELECT on the tables",
+    "55006": "another capture or subscription reads from the slot: stop it, or give this one a slot of its own",
+    "25006": "the server only reads, as a standby does: name the one that writes",
+}
+
+
+class Address:
+    """Where a database is. It is shown without its password."""
+
+    def __init__(self, url: str, name: str) -> None:
+        try:
+            self._parts = conninfo_to_dict(url)
+        except psycopg.Error:  # it tells of parts of the address, which may be the password
+            hint = "expected postgresql://USER@HOST:PORT/DATABASE; in a password, write %40 for @ and %2F for /"
+            raise DatabaseRefused("(an address that cannot be read)", "it is no address", hint=hint) from None
+        self.application = f"runnel capture {name}"  # as the server knows our connections
+        user, host, port = (self._parts.get(part) for part in ("user", "host", "port"))
+        place = f"{f'{user}@' if user else ''}{host or 'localhost'}{f':{port}' if port else ''}"
+        self.database = str(self._parts.get("dbname") or user or "")
+        self.shown = f"postgresql://{place}/{self.database}"
+
+    def connect(self, *, replication: bool = False, adapters: AdaptersMap | None = None) -> Connection:
+        options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        given: dict[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS,
+            **self._parts,
+            "options": f"{self._parts.get('options') or ''} {options}".strip(),
+            "client_encoding": "utf8",
+            "application_name": self.application,
+        }
+        if replication:
+            given["replication"] = "database"
+        try:
+            return psycopg.connect("", autocommit=True, prepare_threshold=None, context=adapters, **given)
+        except psycopg.Error as error:
+            raise self._told_of_connecting(error) from error
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self.told(error) from error
+
+    def told(self, error: psycopg.Error) -> RunnelError:
+        state = error.sqlstate or ""
+        reason = " ".join(str(error).split())
+        if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
+            return DatabaseUnreachable(self.shown, reason)
+        return DatabaseRefused(self.shown, reason, hint=HINTS.get(state, "this is unexpected: please report it"))
+
+    def _told_of_connecting(self, error: psycopg.Error) -> RunnelError:
+        """A server that answers says FATAL; libpq alone never does."""
+        reason = " ".join(str(error).split())
+        if "FATAL" not in reason or any(phrase in reason for phrase in STARTING_OR_BUSY):
+            return DatabaseUnreachable(self.shown, reason)
+        if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
+            user = self._parts.get("user")
+            return DatabaseRefused(self.shown, reason, hint=f'run ALTER ROLE "{user}" REPLICATION;')
+        if "password" in reason or "authentication" in reason:
+            hint = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+        elif "pg_hba.conf" in reason:
+            hint = "let this user in: a line for the database in pg_hba.conf, then SELECT pg_reload_conf();"
+        else:
+            hint = "see to the user and the database's name, or ask whoever runs the server"
+        return DatabaseRefused(self.shown, reason, hint=hint)
+
+
+def identifier(*names: str) -> str:
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def texts() -> AdaptersMap:
+    """Every value as the text that the server writes, whatever its type."""
+    adapters = AdaptersMap()
+    adapters.register_loader(0, TextLoader)
+    return adapters

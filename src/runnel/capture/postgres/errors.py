@@ -1,0 +1,74 @@
+"""What can be wrong with a PostgreSQL that is captured. No text here has a password in it.
+
+Transient
+├── DatabaseUnreachable   it does not answer, or ended the connection
+├── SlotInUse             another process reads from the slot
+├── SlotWaits             a transaction that is still open keeps the slot from being made
+└── SnapshotOutdated      a table was truncated or rewritten before it was read
+Permanent
+├── DatabaseRefused       it answers, and says no
+└── NotReady              something is missing in it; `statements` is the SQL that mends it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runnel.errors import Permanent, Transient
+
+
+class DatabaseUnreachable(Transient):
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(
+            f"database {database} cannot be reached: {reason}",
+            hint="start it or see to the address; the capture goes on where it was",
+        )
+        self.database = database
+        self.reason = reason
+
+
+class SlotInUse(Transient):
+    def __init__(self, database: str, slot: str, reason: str) -> None:
+        super().__init__(
+            f'slot "{slot}" of {database} is in use: {reason}',
+            hint="stop the other reader, or give this capture another name; one that has just died is let go of soon",
+        )
+        self.slot = slot
+
+
+class SlotWaits(Transient):
+    def __init__(self, database: str, seconds: float) -> None:
+        super().__init__(
+            f"database {database} could not make a slot within {seconds:g} s: it waits for transactions that are open",
+            hint="end the oldest: SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;",
+        )
+        self.database = database
+
+
+class SnapshotOutdated(Transient):
+    """PostgreSQL empties and rewrites tables for everybody, also for those who look at them as they were before."""
+
+    def __init__(self, database: str, table: str) -> None:
+        super().__init__(
+            f'table "{table}" of {database} was truncated or rewritten since the snapshot was taken',
+            hint="the capture takes another one, and goes on where it was",
+        )
+        self.table = table
+
+
+class DatabaseRefused(Permanent):
+    def __init__(self, database: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"database {database} refused: {reason}", hint=hint)
+        self.database = database
+        self.reason = reason
+
+
+class NotReady(Permanent):
+    def __init__(self, database: str, missing: str, statements: Sequence[str], *, then: str = "") -> None:
+        super().__init__(
+            f"database {database} cannot be captured: {missing}",
+            hint=f"run {' '.join(statements)}{f' {then}' if then else ''}",
+        )
+        self.database = database
+        self.missing = missing
+        self.statements = tuple(statements)

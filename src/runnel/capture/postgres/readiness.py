@@ -1,0 +1,275 @@
+"""What a PostgreSQL needs before it can be captured: what is missing is told with the SQL that mends it.
+
+A publication and a slot are made if they are not there. Whoever may not make them uses what an administrator made: the
+rights that are needed then are REPLICATION, and SELECT on the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import psycopg
+
+from runnel.capture.errors import PositionLost
+from runnel.capture.postgres.catalog import ListedTable
+from runnel.capture.postgres.connections import Address, Connection, identifier, literal
+from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotWaits
+from runnel.capture.postgres.replication import lsn_number
+from runnel.capture.tables import TableId
+
+PATIENCE_SECONDS: Final = 300
+PLUGIN: Final = "pgoutput"
+FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby
+
+USER: Final = """
+SELECT current_user::text, rolsuper OR rolreplication OR EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = 'rds_replication' AND pg_has_role(r.oid, 'MEMBER')),
+    has_database_privilege(current_database(), 'CREATE'), current_database()::text,
+    current_setting('wal_level'), pg_is_in_recovery()
+FROM pg_roles WHERE rolname = current_user
+"""
+PLACES: Final = """
+SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots),
+       current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication),
+       current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int
+"""
+PUBLICATION: Final = """
+SELECT pg_has_role(pubowner, 'USAGE'), puballtables, pubupdate OR pubdelete, pubviaroot
+FROM pg_publication WHERE pubname = %s
+"""
+SLOT: Final = """
+SELECT plugin::text, slot_type, database::text, wal_status,
+       coalesce(confirmed_flush_lsn, restart_lsn)::text, restart_lsn::text
+FROM pg_replication_slots WHERE slot_name = %s
+"""
+KEYLESS: Final = """
+SELECT c.oid::int8 FROM pg_class c
+WHERE c.oid = ANY(%s) AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate))
+"""
+
+
+class Slot(NamedTuple):
+    confirmed: int  # what is before it is gone for us
+    restart: int  # what is before it is gone from the disk
+
+
+class Readiness:
+    """Checks and makes, over one connection. Names that were `given` are an administrator's: they must be there."""
+
+    def __init__(
+        self,
+        address: Address,
+        connection: Connection,
+        *,
+        publication: str,
+        slot: str,
+        given_publication: bool,
+        given_slot: bool,
+    ) -> None:
+        self._address = address
+        self._connection = connection
+        self._publication = publication
+        self._slot = slot
+        self._given_publication = given_publication
+        self._given_slot = given_slot
+
+    def check_server(self) -> None:
+        found = self._connection.execute(USER).fetchone()
+        assert found is not None
+        user, replicates, _, _, wal_level, is_standby = found
+        if wal_level != "logical":
+            raise self._missing(
+                f"wal_level is {wal_level}", ["ALTER SYSTEM SET wal_level = logical;"], then="and restart the server"
+            )
+        if is_standby:
+            raise DatabaseRefused(
+                self._address.shown, "it is a standby, which only reads", hint="name the server that writes"
+            )
+        if not replicates:
+            raise self._missing(
+                f'user "{user}" may not replicate',
+                [f"ALTER ROLE {identifier(user)} REPLICATION;"],
+                then="as a superuser",
+            )
+
+    def check_tables(self, tables: Sequence[ListedTable]) -> None:
+        user = self._connection.execute("SELECT current_user::text").fetchone()
+        assert user is not None
+        hidden = [table for table in tables if not table.is_readable]
+        if hidden:
+            schemas = sorted({table.id.schema for table in hidden})
+            raise self._missing(
+                f'user "{user[0]}" may not read {_listed(hidden)}',
+                [
+                    f"GRANT USAGE ON SCHEMA {', '.join(map(identifier, schemas))} TO {identifier(user[0])};",
+                    f"GRANT SELECT ON {_names(hidden)} TO {identifier(user[0])};",
+                ],
+            )
+        keyless = {oid for (oid,) in self._connection.execute(KEYLESS, [[table.oid for table in tables]]).fetchall()}
+        nameless = [table for table in tables if table.oid in keyless]
+        if nameless and self._publishes_old_rows():
+            raise self._missing(
+                f"{_listed(nameless)} has no primary key: its updates and deletes would fail once it is published",
+                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in nameless],
+                then="or give it a primary key",
+            )
+
+    def make_publication(self, tables: Sequence[ListedTable]) -> None:
+        found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
+        if found is None:
+            self._create_publication(tables)
+            return
+        is_owned, _, _, is_via_root = found
+        published = self.published()
+        missing = [table for table in tables if table.id not in published]
+        name = identifier(self._publication)
+        if missing and any(table.kind == "p" for table in missing) and not is_via_root:
+            self._alter([f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true);"], missing, is_owned)
+            published = self.published()
+            missing = [table for table in tables if table.id not in published]
+        if missing:
+            self._alter([f"ALTER PUBLICATION {name} ADD TABLE {_only(missing)};"], missing, is_owned)
+        wanted = {table.id for table in tables}
+        unwanted = [identity for identity in published if identity not in wanted]
+        if unwanted and is_owned and not self._given_publication:
+            dropped = ", ".join(identifier(*identity) for identity in unwanted)
+            self._connection.execute(f"ALTER PUBLICATION {name} DROP TABLE {dropped}".encode())
+
+    def published(self) -> dict[TableId, tuple[frozenset[str], str | None]]:
+        """The tables of the publication, with the columns and the filter of their rows."""
+        found = self._connection.execute(
+            "SELECT schemaname::text, tablename::text, attnames::text[], rowfilter FROM pg_publication_tables "
+            "WHERE pubname = %s",
+            [self._publication],
+        ).fetchall()
+        return {
+            TableId(schema, name): (frozenset(columns or ()), row_filter) for schema, name, columns, row_filter in found
+        }
+
+    def make_slot(self) -> Slot:
+        found = self.slot()
+        if found is not None:
+            return found
+        failover = ", failover => true" if self._connection.info.server_version >= FAILOVER else ""
+        statement = f"SELECT pg_create_logical_replication_slot({literal(self._slot)}, '{PLUGIN}'{failover});"
+        if self._given_slot:
+            raise self._missing(f'there is no slot "{self._slot}"', [statement])
+        self._check_places()
+        try:
+            self._connection.execute(f"SET statement_timeout = {PATIENCE_SECONDS * 1000}".encode())
+            self._connection.execute(statement.encode())
+        except psycopg.errors.QueryCanceled:
+            raise SlotWaits(self._address.shown, PATIENCE_SECONDS) from None
+        finally:
+            if not self._connection.closed:
+                self._connection.execute("SET statement_timeout = 0")
+        made = self.slot()
+        assert made is not None
+        return made
+
+    def slot(self) -> Slot | None:
+        found = self._connection.execute(SLOT, [self._slot]).fetchone()
+        if found is None:
+            return None
+        plugin, kind, database, status, confirmed, restart = found
+        ours = self._connection.info.dbname
+        if kind != "logical" or plugin != PLUGIN or database != ours:
+            what = (
+                f"is a {kind} one" if kind != "logical" else f'is of the plugin {plugin} and the database "{database}"'
+            )
+            raise DatabaseRefused(
+                self._address.shown,
+                f'slot "{self._slot}" is foreign: it {what}',
+                hint=f"take another name, or drop it: SELECT pg_drop_replication_slot({literal(self._slot)});",
+            )
+        if status == "lost" or restart is None:
+            raise PositionLost(
+                self._address.shown,
+                f'the server removed log that slot "{self._slot}" still needed, by its max_slot_wal_keep_size; '
+                f"SELECT pg_drop_replication_slot({literal(self._slot)}); drops what is left of it",
+            )
+        return Slot(lsn_number(confirmed), lsn_number(restart))
+
+    def remove(self) -> None:
+        if not self._given_slot:
+            self._connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+                [self._slot],
+            )
+        found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
+        if found is not None and found[0] and not self._given_publication:
+            self._connection.execute(f"DROP PUBLICATION {identifier(self._publication)}".encode())
+
+    def _create_publication(self, tables: Sequence[ListedTable]) -> None:
+        statement = (
+            f"CREATE PUBLICATION {identifier(self._publication)} FOR TABLE {_only(tables)} "
+            "WITH (publish_via_partition_root = true);"
+        )
+        found = self._connection.execute(USER).fetchone()
+        assert found is not None
+        user, _, may_create, database, _, _ = found
+        strangers = [table for table in tables if not table.is_owned]
+        if self._given_publication:
+            raise self._missing(
+                f'there is no publication "{self._publication}"', [statement], then="as the tables' owner"
+            )
+        if strangers:
+            raise self._missing(
+                f'there is no publication "{self._publication}", and user "{user}" may not make it: '
+                f"it does not own {_listed(strangers)}",
+                [statement],
+                then="as the tables' owner",
+            )
+        if not may_create:
+            raise self._missing(
+                f'user "{user}" may not make a publication',
+                [f"GRANT CREATE ON DATABASE {identifier(database)} TO {identifier(user)};"],
+            )
+        self._connection.execute(statement.encode())
+
+    def _alter(self, statements: Sequence[str], missing: Sequence[ListedTable], is_owned: bool) -> None:
+        if self._given_publication or not is_owned or not all(table.is_owned for table in missing):
+            raise self._missing(
+                f'publication "{self._publication}" does not have {_listed(missing)}', statements, then="as its owner"
+            )
+        for statement in statements:
+            self._connection.execute(statement.encode())
+
+    def _publishes_old_rows(self) -> bool:
+        found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
+        return found is None or bool(found[2])
+
+    def _check_places(self) -> None:
+        """One slot for the changes, and another for a moment, for the snapshot."""
+        found = self._connection.execute(PLACES).fetchone()
+        assert found is not None
+        free_slots, free_senders, slots, senders = found
+        for free, name, value in (
+            (free_slots, "max_replication_slots", slots),
+            (free_senders, "max_wal_senders", senders),
+        ):
+            if free < 2:
+                raise self._missing(
+                    f"it has {max(free, 0)} free of {name} = {value}, and needs 2",
+                    [f"ALTER SYSTEM SET {name} = {value + 10};"],
+                    then="and restart the server, or drop a slot that nobody reads",
+                )
+
+    def _missing(self, what: str, statements: Sequence[str], *, then: str = "") -> NotReady:
+        return NotReady(self._address.shown, what, statements, then=then)
+
+
+def _listed(tables: Sequence[ListedTable]) -> str:
+    shown = ", ".join(str(table.id) for table in tables[:10])
+    return shown + (f" and {len(tables) - 10} more" if len(tables) > 10 else "")
+
+
+def _names(tables: Sequence[ListedTable]) -> str:
+    return ", ".join(identifier(*table.id) for table in tables)
+
+
+def _only(tables: Sequence[ListedTable]) -> str:
+    """ONLY: who inherits from a table is a table of its own. Partitions are part of theirs all the same."""
+    return ", ".join(f"ONLY {identifier(*table.id)}" for table in tables)

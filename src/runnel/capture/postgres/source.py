@@ -1,0 +1,301 @@
+"""A PostgreSQL as a source of changes. See `runnel.capture.source` for what it promises.
+
+A position is a place in the log (LSN) with the server's identifier and its timeline. The slot is never ahead of the
+position that is durable: it moves by `confirm` only. So a slot that begins behind the position was dropped and made
+again, or somebody else read from it, and changes in between are lost; that is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from runnel.capture.errors import PositionLost, TableMissing
+from runnel.capture.events import Position
+from runnel.capture.forms import Binary, Decimals
+from runnel.capture.postgres import catalog
+from runnel.capture.postgres.catalog import ListedTable
+from runnel.capture.postgres.changes import PostgresChanges
+from runnel.capture.postgres.connections import Address, Connection
+from runnel.capture.postgres.definitions import Definitions
+from runnel.capture.postgres.errors import SlotInUse
+from runnel.capture.postgres.forms import Modes, Times
+from runnel.capture.postgres.pgoutput import Relation
+from runnel.capture.postgres.readiness import Readiness
+from runnel.capture.postgres.replication import Replication, lsn_number, lsn_text
+from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
+from runnel.capture.tables import Table, TableId
+
+Chosen = Callable[[TableId], bool]
+LONGEST_NAME: Final = 63
+
+
+class PostgresSource:
+    """`slot` and `publication` are named if an administrator made them; else they are made, and removed by `remove`."""
+
+    connector = "postgresql"
+    unit = "bytes"
+    fields: Sequence[Mapping[str, Any]] = (
+        {"type": "string", "optional": True, "field": "sequence"},
+        {"type": "int64", "optional": True, "field": "txId"},
+        {"type": "int64", "optional": True, "field": "lsn"},
+        {"type": "int64", "optional": True, "field": "xmin"},
+    )
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        chosen: Chosen | Iterable[TableId],
+        *,
+        modes: Modes = Modes(),  # noqa: B008  # it never changes
+        slot: str | None = None,
+        publication: str | None = None,
+    ) -> None:
+        self._address = Address(url, name)
+        self._listed = None if callable(chosen) else tuple(chosen)
+        self._chosen: Chosen = chosen if callable(chosen) else frozenset(self._listed or ()).__contains__
+        own = own_name(name)
+        self._slot = slot or own
+        self._publication = publication or own
+        self._is_slot_given = slot is not None
+        self._is_publication_given = publication is not None
+        self._definitions = Definitions(modes, self._address.connect)
+        self._replication: Replication | None = None
+        self._server: tuple[str, int] | None = None
+        self.database = self._address.database
+
+    def prepare(self) -> Position:
+        with self._connected() as connection:
+            readiness = self._readiness(connection)
+            readiness.check_server()
+            tables = self._tables(connection)
+            if not tables:
+                known = [str(table.id) for table in catalog.tables(connection)]
+                raise TableMissing("any of those that are chosen", self._address.shown, known)
+            readiness.check_tables(tables)
+            readiness.make_publication(tables)  # before the slot, which looks for it in the catalog of its own time
+            slot = readiness.make_slot()
+        self._identify()
+        return Position(self._at(slot.confirmed))
+
+    def tables(self) -> Sequence[TableId]:
+        with self._connected() as connection:
+            return [table.id for table in self._tables(connection)]
+
+    def known(self) -> Sequence[TableId]:
+        with self._connected() as connection:
+            return [table.id for table in catalog.tables(connection)]
+
+    def table(self, table: TableId) -> Table:
+        with self._connected() as connection:
+            found = {each.id: each for each in catalog.tables(connection)}
+            if table not in found:
+                raise TableMissing(str(table), self._address.shown, [str(each) for each in found])
+            return self._described(connection, [found[table]])[0].table
+
+    def changes(self, after: Position, until: Position | None = None) -> PostgresChanges:
+        """Those that were read before end here: a slot has one reader."""
+        self.close()
+        lsn = int(after.at["lsn"])
+        self._identify()
+        self._check_history(after)
+        with self._connected() as connection:
+            self._check_slot(connection, lsn)
+            self._end_former_reader(connection)
+        self._replication = Replication(self._address, self._slot, self._publication, lsn)
+        return PostgresChanges(
+            self._replication,
+            self._define,
+            self._chosen,
+            self._at,
+            after,
+            None if until is None else until.at,
+            self._definitions.close,
+        )
+
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresSnapshot]:
+        self._identify()
+
+        def describe() -> Sequence[Readable]:
+            with self._connected() as connection:
+                return self._described(connection, self._tables(connection))
+
+        with taken(self._address, self._at, describe) as snapshot:
+            yield snapshot
+
+    def confirm(self, position: Position) -> None:
+        if self._replication is not None:
+            self._replication.confirm(int(position.at["lsn"]))
+
+    def behind(self, position: Position) -> int:
+        return self._bytes_since(int(position.at["lsn"]))
+
+    def retained(self) -> int:
+        """How many bytes of its log the server keeps for us."""
+        with self._connected() as connection:
+            slot = self._readiness(connection).slot()
+        return self._bytes_since(slot.restart) if slot is not None else 0
+
+    def close(self) -> None:
+        if self._replication is not None:
+            self._replication.close()
+            self._replication = None
+        self._definitions.close()
+
+    def remove(self) -> None:
+        with self._connected() as connection:
+            self._end_former_reader(connection)
+            try:
+                self._readiness(connection).remove()
+            except psycopg.errors.ObjectInUse as error:
+                raise SlotInUse(self._address.shown, self._slot, " ".join(str(error).split())) from error
+
+    def _end_former_reader(self, connection: Connection) -> None:
+        """An older copy of this capture, which was fenced and may not know it yet. A slot has one reader; it is not
+        taken away from others.
+        """
+        connection.execute(
+            "SELECT pg_terminate_backend(slot.active_pid) FROM pg_replication_slots AS slot"
+            " JOIN pg_stat_activity AS reader ON reader.pid = slot.active_pid"
+            " WHERE slot.slot_name = %s AND reader.application_name = %s",
+            (self._slot, self._address.application[:LONGEST_NAME]),
+        )
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._address.telling(), self._address.connect() as connection:
+            yield connection
+
+    def _readiness(self, connection: Connection) -> Readiness:
+        return Readiness(
+            self._address,
+            connection,
+            publication=self._publication,
+            slot=self._slot,
+            given_publication=self._is_publication_given,
+            given_slot=self._is_slot_given,
+        )
+
+    def _tables(self, connection: Connection) -> list[ListedTable]:
+        """Those that are chosen. A partition is part of its table, unless only the partition is chosen."""
+        listed = catalog.tables(connection)
+        known = {table.id for table in listed}
+        for identity in self._listed or ():
+            if identity not in known:
+                raise TableMissing(str(identity), self._address.shown, [str(each) for each in sorted(known)])
+        chosen = {table.oid: table for table in listed if self._chosen(table.id)}
+        parents = {table.oid: table.parent for table in listed}
+        return [table for table in chosen.values() if not _has_ancestor(table.oid, parents, chosen)]
+
+    def _described(self, connection: Connection, tables: Sequence[ListedTable]) -> list[Readable]:
+        published = self._readiness(connection).published()
+        described = []
+        for table in tables:
+            found = catalog.table(connection, table.oid)
+            if found is not None:
+                columns, row_filter = published.get(table.id, (None, None))
+                described.append(
+                    Readable(self._definitions.of_catalog(found, columns or None), found, row_filter, table.rows)
+                )
+        self._definitions.close()
+        return described
+
+    def _define(self, relation: Relation) -> tuple[Table, bool]:
+        with self._address.telling():
+            return self._definitions.of_relation(relation)
+
+    def _identify(self) -> None:
+        with self._address.telling(), self._address.connect(replication=True) as connection:
+            found = connection.execute("IDENTIFY_SYSTEM").fetchone()
+            assert found is not None
+            self._server = (found[0], int(found[1]))
+
+    def _at(self, lsn: int) -> Mapping[str, Any]:
+        assert self._server is not None
+        return {"lsn": lsn, "timeline": self._server[1], "system": self._server[0]}
+
+    def _check_history(self, after: Position) -> None:
+        """A standby that took over has our history up to where it did; a backup that was brought back may not."""
+        assert self._server is not None
+        system, timeline = self._server
+        if after.at["system"] != system:
+            raise PositionLost(
+                self._address.shown, f"it is another server: its identifier is {system}, not {after.at['system']}"
+            )
+        if after.at["timeline"] == timeline:
+            return
+        with self._address.telling(), self._address.connect(replication=True) as connection:
+            found = connection.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
+        content = found[1] if found is not None else b""
+        text = content.decode() if isinstance(content, bytes) else str(content)
+        ended = {
+            int(number): lsn_number(lsn) for number, lsn in re.findall(r"^(\d+)\s+([0-9A-F]+/[0-9A-F]+)", text, re.M)
+        }
+        last = ended.get(after.at["timeline"])
+        if last is None or last < after.at["lsn"]:
+            raise PositionLost(
+                self._address.shown,
+                f"its history left ours before {lsn_text(after.at['lsn'])}: "
+                f"it is on timeline {timeline}, and was on {after.at['timeline']}",
+            )
+
+    def _check_slot(self, connection: Connection, lsn: int) -> None:
+        slot = self._readiness(connection).slot()
+        if slot is None:
+            raise PositionLost(self._address.shown, f'slot "{self._slot}" is gone')
+        if slot.confirmed > lsn:
+            raise PositionLost(
+                self._address.shown,
+                f'slot "{self._slot}" begins at {lsn_text(slot.confirmed)}, behind our position {lsn_text(lsn)}: '
+                "it was dropped and made again, or somebody else read from it",
+            )
+        end = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert end is not None
+        if lsn_number(end[0]) < lsn:
+            raise PositionLost(
+                self._address.shown,
+                f"its log ends at {end[0]}, before our position {lsn_text(lsn)}: an older state of it was brought back",
+            )
+
+    def _bytes_since(self, lsn: int) -> int:
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), %s::pg_lsn)::int8", [lsn_text(lsn)]
+            ).fetchone()
+        assert found is not None
+        return max(0, int(found[0]))
+
+
+def open_source(
+    url: str,
+    name: str,
+    chosen: Chosen | Iterable[TableId],
+    *,
+    decimals: Decimals = Decimals.PRECISE,
+    binary: Binary = Binary.BYTES,
+    times: Times = Times.ADAPTIVE,
+    slot: str | None = None,
+    publication: str | None = None,
+) -> PostgresSource:
+    modes = Modes(decimals, binary, times)
+    return PostgresSource(url, name, chosen, modes=modes, slot=slot, publication=publication)
+
+
+def own_name(name: str) -> str:
+    """Of the slot and the publication that are made. A slot's name may have small letters, digits and underscores."""
+    return f"runnel_{re.sub(r'[^a-z0-9_]', '_', name.lower())}"[:LONGEST_NAME]
+
+
+def _has_ancestor(oid: int, parents: Mapping[int, int | None], chosen: Mapping[int, object]) -> bool:
+    parent = parents.get(oid)
+    while parent is not None:
+        if parent in chosen:
+            return True
+        parent = parents.get(parent)
+    return False

@@ -1,0 +1,85 @@
+"""What a database must be able to do to be captured. Its contract suite is tests/contract/capture.
+
+1. `prepare` makes what the database needs to remember changes for us (a publication and a slot, triggers), if it is not
+   there, and gives the position from which on changes can be read. It raises what is missing with the SQL that mends
+   it.
+2. `changes(after)` reads from a position on: every committed change of the chosen tables behind it, once, in the order
+   of their commits; whole transactions. The same position gives the same events again, for as long as `confirm` was not
+   called with a later one. A log that no longer has the position is an error, never a gap.
+3. `snapshot()` is the tables as they were at one known position: a change is in it if and only if it is not behind that
+   position. Rows come in the order of their key, and can be asked for from a key on.
+4. `confirm(position)` lets the database forget what is before it. It is called when that is durable in the topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from runnel.capture.events import Event, Position
+from runnel.capture.tables import Row, Table, TableId
+
+
+class Changes(Protocol):
+    def read(self, seconds: float) -> Sequence[Event]:
+        """The next events, as many as are there; none if nothing comes for so long. Not more than some thousands."""
+
+    def close(self) -> None: ...
+
+
+class Snapshot(Protocol):
+    @property
+    def position(self) -> Position: ...
+
+    @property
+    def source(self) -> str:
+        """As `Change.source`, for all rows of it."""
+
+    @property
+    def micros(self) -> int:
+        """When it was taken, since 1970."""
+
+    def tables(self) -> Sequence[Table]: ...
+
+    def estimate(self, table: Table) -> int:
+        """About how many rows it has; for people."""
+
+    def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
+        """Its rows in the order of the key, in pieces; from behind a key on, as `Table.key_of` gives it. Rows of the
+        same key are in the same piece. What is in a key is plain data for JSON, or bytes.
+        """
+
+
+class Source(Protocol):
+    connector: str  # Debezium's name of its kind: postgresql, mariadb, sqlite
+    database: str
+    unit: str  # of `behind`: bytes, entries
+    fields: Sequence[Mapping[str, Any]]  # Kafka Connect's, of what `Change.source` holds
+
+    def prepare(self) -> Position: ...
+
+    def tables(self) -> Sequence[TableId]:
+        """Those that are chosen and there."""
+
+    def known(self) -> Sequence[TableId]:
+        """All that are there, chosen or not; for people."""
+
+    def table(self, table: TableId) -> Table: ...
+
+    def changes(self, after: Position, until: Position | None = None) -> Changes:
+        """With `until`, a snapshot's position, they end exactly there: what the snapshot has is told of, nothing else,
+        and the last event is `Passed(until.at)`.
+        """
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+
+    def confirm(self, position: Position) -> None: ...
+
+    def behind(self, position: Position) -> int:
+        """How many bytes or entries of the log lie behind a position."""
+
+    def close(self) -> None: ...
+
+    def remove(self) -> None:
+        """Take back what `prepare` made: nothing of ours is left in the database."""

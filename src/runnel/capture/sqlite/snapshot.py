@@ -1,0 +1,116 @@
+"""The tables at one position of the log: one read transaction, in which the log's last line is the position.
+
+With a WAL nobody waits for it. With any other journal a reader would keep writers from committing for as long as it
+reads, so that the database is copied first, and the copy is read: writers wait for the copying alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+from runnel.capture.events import Position
+from runnel.capture.forms import Binary
+from runnel.capture.sqlite.changes import last_line, own_fields, position_at, taken
+from runnel.capture.sqlite.connecting import connect, told
+from runnel.capture.sqlite.keeping import Keeping
+from runnel.capture.sqlite.names import Names, quoted_name
+from runnel.capture.tables import Row, Table
+
+ROWS_AT_ONCE = 2_000
+
+
+class SqliteSnapshot:
+    def __init__(self, connection: sqlite3.Connection, keeping: Keeping, names: Names, mode: Binary) -> None:
+        """The connection is inside of a read transaction."""
+        self._connection = connection
+        line, days = last_line(connection, names)
+        kept = keeping.kept()
+        self.position = Position(position_at(kept.log, line, days))
+        self.source = own_fields(str(line), line)
+        self.micros = time.time_ns() // 1000
+        there = {table.name for table in keeping.chosen_tables()}
+        self._shapes = {shape.table: shape for shape in kept.shapes.values() if shape.table in there}
+        self._tables = [shape.to_table(mode) for _, shape in sorted(self._shapes.items())]
+
+    def tables(self) -> Sequence[Table]:
+        return self._tables
+
+    def estimate(self, table: Table) -> int:
+        name, rowid = quoted_name(table.id.name), self._shapes[table.id.name].rowid
+        if not rowid:
+            return int(self._connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
+        # The first and the last number are found at once, however many there are in between.
+        first, last = (
+            self._connection.execute(f"SELECT {which}({rowid}) FROM {name}").fetchone()[0] for which in ("min", "max")
+        )
+        return 0 if first is None else last - first + 1
+
+    def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
+        columns = ", ".join(quoted_name(column.name) for column in table.columns)
+        key = [quoted_name(table.columns[place].name) for place in table.key]
+        order = f" ORDER BY {', '.join(key)}" if key else ""
+        condition, values = _behind(key, after) if after is not None else ("1", [])
+        statement = f"SELECT {columns} FROM {quoted_name(table.id.name)} WHERE {condition}{order}"
+        return _pieces(self._connection.execute(statement, values), table)
+
+
+def _pieces(found: sqlite3.Cursor, table: Table) -> Iterator[Sequence[Row]]:
+    """A piece ends where the key does: several rows may have a key in which there is a null."""
+    held: list[Row] = []
+    while rows := taken(found, ROWS_AT_ONCE):
+        cut = 0
+        while table.key and held and cut < len(rows) and table.key_of(rows[cut]) == table.key_of(held[-1]):
+            held.append(rows[cut])
+            cut += 1
+        if held and cut < len(rows):
+            yield held
+            held = []
+        held.extend(rows[cut:])
+    if held:
+        yield held
+
+
+def _behind(key: list[str], after: Row) -> tuple[str, list[object]]:
+    """Rows with a greater key: greater in a column, and the same in those before it. Nulls are the first of all."""
+    cases: list[str] = []
+    values: list[object] = []
+    for place, column in enumerate(key):
+        parts = [f"{each} IS ?" for each in key[:place]]
+        values.extend(after[:place])
+        if after[place] is None:
+            parts.append(f"{column} IS NOT NULL")
+        else:
+            parts.append(f"{column} > ?")
+            values.append(after[place])
+        cases.append(f"({' AND '.join(parts)})")
+    return f"({' OR '.join(cases)})", values
+
+
+@contextmanager
+def snapshot_of(path: str, names: Names, mode: Binary) -> Iterator[SqliteSnapshot]:
+    with told(path), closing(connect(path)) as connection:
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if journal == "wal":
+            with _reading(connection, names, mode) as snapshot:
+                yield snapshot
+            return
+        with tempfile.TemporaryDirectory(prefix="runnel-snapshot-") as directory:
+            copy = os.path.join(directory, "copy.sqlite")
+            with closing(sqlite3.connect(copy)) as target:
+                connection.backup(target)
+            with closing(connect(copy)) as copied, _reading(copied, names, mode) as snapshot:
+                yield snapshot
+
+
+@contextmanager
+def _reading(connection: sqlite3.Connection, names: Names, mode: Binary) -> Iterator[SqliteSnapshot]:
+    connection.execute("BEGIN")
+    try:
+        yield SqliteSnapshot(connection, Keeping(connection, names, lambda _: True), names, mode)
+    finally:
+        connection.execute("ROLLBACK")

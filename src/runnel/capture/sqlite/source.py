@@ -1,0 +1,114 @@
+"""A database of SQLite's as a source of changes.
+
+    SqliteSource("shop.sqlite", "shop", selection.has)
+
+Every writer is seen, by whatever program, and a change is logged if and only if its transaction commits: the log is a
+table of the same database, written by triggers (see `triggers`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from runnel.capture.errors import DatabaseBusy
+from runnel.capture.events import Position
+from runnel.capture.forms import Binary
+from runnel.capture.source import Snapshot
+from runnel.capture.sqlite.changes import SqliteChanges, last_line, position_at
+from runnel.capture.sqlite.connecting import connect, told
+from runnel.capture.sqlite.keeping import Keeping
+from runnel.capture.sqlite.names import Names
+from runnel.capture.sqlite.shapes import shape_of, tables_of
+from runnel.capture.sqlite.snapshot import snapshot_of
+from runnel.capture.tables import Table, TableId
+
+TRIM_SECONDS = 1.0  # between two trimmings, unless there is much to trim
+MUCH = 20_000  # lines
+TRIM_PATIENCE = 1.0  # seconds that a trimming waits for the write lock; it can be done later
+
+
+class SqliteSource:
+    connector: str = "sqlite"
+    unit: str = "entries"
+    fields: Sequence[Mapping[str, Any]] = (
+        {"type": "string", "optional": True, "field": "sequence"},
+        {"type": "int64", "optional": True, "field": "txId"},
+        {"type": "int64", "optional": True, "field": "line"},
+    )
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str,
+        chosen: Callable[[TableId], bool],
+        *,
+        binary: Binary = Binary.BYTES,
+    ) -> None:
+        """`name` is the capture's, and part of the names of what it makes in the database."""
+        self._path = os.fspath(path)
+        self.database = os.path.splitext(os.path.basename(self._path))[0]
+        self._names = Names(name)
+        self._mode = binary
+        self._connection = connect(self._path)
+        self._keeping = Keeping(self._connection, self._names, chosen)
+        self._trimmed = (0, 0.0)  # up to which line, and when
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def prepare(self) -> Position:
+        with told(self._path):
+            self._keeping.make()
+            line, days = last_line(self._connection, self._names)
+            return Position(position_at(self._keeping.kept().log, line, days))
+
+    def tables(self) -> list[TableId]:
+        with told(self._path):
+            return self._keeping.chosen_tables()
+
+    def known(self) -> list[TableId]:
+        with told(self._path):
+            return tables_of(self._connection)
+
+    def table(self, table: TableId) -> Table:
+        with told(self._path):
+            return shape_of(self._connection, table.name).to_table(self._mode)
+
+    def changes(self, after: Position, until: Position | None = None) -> SqliteChanges:
+        with told(self._path):
+            return SqliteChanges(self._connection, self._path, self._keeping, self._names, after, until, self._mode)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with snapshot_of(self._path, self._names, self._mode) as found:
+            yield found
+
+    def confirm(self, position: Position) -> None:
+        """Trims the log now and then; if somebody else is writing, the next time."""
+        line, now = position.at["id"], time.monotonic()
+        before, when = self._trimmed
+        if now - when < TRIM_SECONDS and line - before < MUCH:
+            return
+        self._connection.execute(f"PRAGMA busy_timeout = {round(TRIM_PATIENCE * 1000)}")
+        try:
+            with suppress(DatabaseBusy), told(self._path):
+                self._keeping.trim(line)
+                self._trimmed = line, now
+        finally:
+            self._connection.execute("PRAGMA busy_timeout = 60000")
+
+    def behind(self, position: Position) -> int:
+        with told(self._path):
+            return last_line(self._connection, self._names)[0] - int(position.at["id"])
+
+    def is_prepared(self) -> bool:
+        with told(self._path):
+            return self._keeping.is_made()
+
+    def remove(self) -> None:
+        with told(self._path):
+            self._keeping.remove()

@@ -1,0 +1,90 @@
+"""Events of a database as records, and the position behind them: where reading is inside of its transactions.
+
+After a restart a transaction is told of from its start again. Its first events, which are in the topics, are counted
+and left out, so that the orders and counts of the transaction topic are those of an undisturbed life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable
+from dataclasses import replace
+
+from runnel.capture.envelope import Block, Envelope, no_block
+from runnel.capture.events import Began, Change, Ended, Event, Message, Passed, Position, Truncated
+from runnel.capture.forms import quoted
+from runnel.capture.outgoing import Outgoing
+
+
+class Stream:
+    def __init__(
+        self, envelope: Envelope, position: Position, *, transactions: bool, left_out: Container[str] = ()
+    ) -> None:
+        """`left_out` are the tables, as `schema.table`, of which nothing is to be told."""
+        self._envelope = envelope
+        self._has_transactions = transactions
+        self._left_out = left_out
+        self._position = position
+        self._skip = position.index  # events of the next transaction that are in the topics
+        self._told = 0  # events of this transaction that were read
+        self._id: str | None = None
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+
+    def tell(self, events: Iterable[Event], out: Outgoing, now: int) -> Position:
+        """Their records, without those that are in the topics; the position behind them."""
+        for event in events:
+            match event:
+                case Change() | Truncated() | Message():
+                    self._tell(event, self._counted(out), now)
+                case Began():
+                    self._begin(event, out)
+                case Ended():
+                    self._end(event, out)
+                case Passed():
+                    self._position = Position(event.at)
+        return self._position
+
+    # --- inside
+
+    def _begin(self, event: Began, out: Outgoing) -> None:
+        self._id = event.id
+        self._told = self._total = 0
+        self._counts = Counter()
+        if event.at is not None:
+            self._position = replace(self._position, at=event.at)
+        if self._has_transactions and not self._skip:
+            self._envelope.began(event.id, event.micros, out)
+
+    def _end(self, event: Ended, out: Outgoing) -> None:
+        if self._has_transactions:
+            self._envelope.ended(event.id, event.micros, self._counts, out)
+        self._position, self._id, self._skip = Position(event.at), None, 0
+
+    def _counted(self, out: Outgoing) -> Outgoing:
+        """Where the next event goes: nowhere, if it is in the topics."""
+        if self._id is None:
+            return out
+        self._told += 1
+        if self._told <= self._skip:
+            return Outgoing()
+        self._position = Position(self._position.at, self._told)
+        return out
+
+    def _tell(self, event: Change | Truncated | Message, out: Outgoing, now: int) -> None:
+        block: Block = self._block if self._has_transactions and self._id is not None else no_block
+        if isinstance(event, Message):
+            self._envelope.message(event, out, now, block)
+        elif self._left_out and str(event.table.id) in self._left_out:
+            return
+        elif isinstance(event, Truncated):
+            self._envelope.truncated(event, out, now, block)
+        else:
+            self._envelope.change(event, out, now, block)
+
+    def _block(self, table: str) -> str:
+        assert self._id is not None
+        self._total += 1
+        self._counts[table] += 1
+        told = f'"total_order":{self._total},"data_collection_order":{self._counts[table]}'
+        return f'{{"id":{quoted(self._id)},{told}}}'

@@ -1,0 +1,193 @@
+"""What is missing is told with the SQL that mends it, and that SQL mends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from runnel.capture.errors import TableMissing
+from runnel.capture.postgres import readiness
+from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SlotWaits
+from runnel.capture.postgres.source import PostgresSource
+from tests.contract.capture.captured_postgres import Database, events_of, told
+from tests.contract.views.postgres_server import postgres_server
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def user(database: Database) -> Iterator[str]:
+    """One who may log in, and nothing else."""
+    name = f"user_{database.schema}"
+    database.run(f"CREATE ROLE {name} LOGIN")
+    yield name
+    database.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+
+
+def missing(source) -> NotReady:
+    with pytest.raises(NotReady) as raised:
+        source.prepare()
+    return raised.value
+
+
+def test_a_server_that_does_not_write_what_is_needed_is_told():
+    with postgres_server({"fsync": "off"}) as server:
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("CREATE TABLE t(id int PRIMARY KEY)")
+        with pytest.raises(NotReady) as raised:
+            prepared(server.url)
+        assert str(raised.value) == (
+            f"database postgresql://runnel@127.0.0.1:{server.port}/runnel cannot be captured: wal_level is replica "
+            "(run ALTER SYSTEM SET wal_level = logical; and restart the server)"
+        )
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            for statement in raised.value.statements:
+                connection.execute(statement.encode())
+            connection.execute("ALTER SYSTEM SET max_replication_slots = 1")
+        server.stop()
+        server.start()
+        with pytest.raises(
+            NotReady, match=r"it has 1 free of max_replication_slots = 1, and needs 2 \(run ALTER SYSTEM"
+        ):
+            prepared(server.url)
+
+
+def prepared(url: str):
+    return PostgresSource(url, "shop", lambda table: True).prepare()
+
+
+def test_each_right_that_is_missing_is_told_until_none_is(database: Database, user: str):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source(url=database.server.url_of(user))
+    name = f"runnel_{database.schema}"
+    said = []
+    for _ in range(3):
+        error = missing(source)
+        said.append(error.missing)
+        database.run(*error.statements)
+    assert said == [
+        f'user "{user}" may not replicate',
+        f'user "{user}" may not read {database.schema}.t',
+        f'there is no publication "{name}", and user "{user}" may not make it: it does not own {database.schema}.t',
+    ]
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    assert told(events_of(source, start)) == [("c", None, {"id": 1})]
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        assert list(snapshot.rows(table)) == [[("1",)]]
+    source.remove()
+    assert database.ask(f"SELECT FROM pg_publication WHERE pubname = '{name}'"), "it is not ours to remove"
+
+
+def test_what_an_administrator_made_is_used_and_left_alone(database: Database, user: str):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", f"ALTER ROLE {user} REPLICATION")
+    database.run(f"GRANT USAGE ON SCHEMA {database.schema} TO {user}", f"GRANT SELECT ON t TO {user}")
+    name = f"runnel_{database.schema}_admin"
+    source = database.source(url=database.server.url_of(user), slot=name, publication=name)
+    error = missing(source)
+    assert error.missing == f'there is no publication "{name}"'
+    database.run(*error.statements)
+    error = missing(source)
+    assert error.missing == f'there is no slot "{name}"'
+    database.run(*error.statements)
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    assert told(events_of(source, start)) == [("c", None, {"id": 1})]
+    source.remove()
+    assert database.ask(f"SELECT FROM pg_replication_slots WHERE slot_name = '{name}'")
+
+
+def test_a_publication_without_a_table_is_told(database: Database):
+    database.run("CREATE TABLE a(id int PRIMARY KEY)", "CREATE TABLE b(id int PRIMARY KEY)")
+    name = f"runnel_{database.schema}_admin"
+    database.run(f"CREATE PUBLICATION {name} FOR TABLE a")
+    error = missing(database.source(publication=name))
+    assert error.missing == f'publication "{name}" does not have {database.schema}.b'
+    database.run(*error.statements)
+    database.source(publication=name).prepare()
+
+
+def test_our_publication_follows_the_choice(database: Database):
+    database.run("CREATE TABLE a(id int PRIMARY KEY)", "CREATE TABLE b(id int PRIMARY KEY)")
+    database.source([database.table("a")]).prepare()
+    source = database.source([database.table("b")])
+    start = source.prepare()
+    database.run("INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (2)")
+    assert told(events_of(source, start)) == [("c", None, {"id": 2})]
+    published = database.ask(f"SELECT tablename FROM pg_publication_tables WHERE pubname = 'runnel_{database.schema}'")
+    assert published == [("b",)]
+
+
+@pytest.mark.parametrize("made", ["CREATE TABLE t(v int)", "CREATE TABLE t(id int PRIMARY KEY DEFERRABLE)"])
+def test_a_table_without_a_key_is_refused_before_its_writers_are(database: Database, made: str):
+    database.run(made, "INSERT INTO t VALUES (1)")
+    error = missing(database.source())
+    assert "has no primary key: its updates and deletes would fail once it is published" in str(error)
+    assert error.statements == (f'ALTER TABLE "{database.schema}"."t" REPLICA IDENTITY FULL;',)
+    database.run("DELETE FROM t")
+    database.run(*error.statements)
+    database.source().prepare()
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(database: Database):
+    database.run("CREATE TABLE orders(id int PRIMARY KEY)")
+    with pytest.raises(
+        TableMissing, match=rf'has no table "{database.schema}.order" \(it has .*{database.schema}.orders'
+    ):
+        database.source([database.table("order")]).prepare()
+
+
+def test_rows_that_a_policy_hides_are_an_error(database: Database, user: str):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, owner text)", "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    database.run("CREATE POLICY own ON t USING (owner = current_user)", f"ALTER ROLE {user} REPLICATION")
+    database.run(f"GRANT USAGE ON SCHEMA {database.schema} TO {user}", f"GRANT SELECT ON t TO {user}")
+    database.run(f"CREATE PUBLICATION runnel_{database.schema} FOR TABLE t")
+    source = database.source(url=database.server.url_of(user))
+    source.prepare()
+    with source.snapshot() as snapshot, pytest.raises(DatabaseRefused, match="row-level security"):
+        list(snapshot.rows(snapshot.tables()[0]))
+
+
+def test_a_transaction_that_does_not_end_is_told(database: Database, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(readiness, "PATIENCE_SECONDS", 0.2)
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    other = database.connect()
+    with other.transaction():
+        other.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(SlotWaits, match="it waits for transactions that are open"):
+            database.source().prepare()
+    database.source().prepare()
+
+
+def test_a_wrong_password_is_told_without_it(database: Database):
+    database.run("DROP ROLE IF EXISTS locked", "CREATE ROLE locked LOGIN PASSWORD 'right'")
+    source = database.source(url=database.server.url_of("locked", password="w0rng-secret"))
+    with pytest.raises(DatabaseRefused) as raised:
+        source.prepare()
+    assert "password authentication failed" in str(raised.value)
+    assert "w0rng-secret" not in str(raised.value)
+    assert "w0rng-secret" not in repr(raised.value.__dict__)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password():
+    source = PostgresSource("postgresql://me:s3cret@127.0.0.1:1/shop", "shop", lambda table: True)
+    with pytest.raises(DatabaseUnreachable, match=r"postgresql://me@127\.0\.0\.1:1/shop cannot be reached") as raised:
+        source.prepare()
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_type_that_is_not_known_is_captured_as_text_and_said_once(
+    database: Database, caplog: pytest.LogCaptureFixture
+):
+    database.run("CREATE TYPE pair AS (a int, b text)", "CREATE TABLE t(id int PRIMARY KEY, v pair, w pair)")
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1, '(1,x)', NULL)")
+    with caplog.at_level(logging.WARNING):
+        assert told(events_of(source, start)) == [("c", None, {"id": 1, "v": "(1,x)", "w": None})]
+        events_of(source, start)
+    assert caplog.messages == ['type "pair" is not known: its values are captured as text']

@@ -1,0 +1,183 @@
+"""Tables as they were at one place of the log."""
+
+import threading
+from contextlib import closing
+
+import pytest
+
+from runnel.capture.events import Passed
+from runnel.capture.postgres.errors import SnapshotOutdated
+from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, told
+
+pytestmark = pytest.mark.servers
+
+
+def rows_of(snapshot, after=None, name="t"):
+    (table,) = [table for table in snapshot.tables() if table.id.name == name]
+    return [row for piece in snapshot.rows(table, after) for row in piece]
+
+
+def test_a_change_is_in_it_or_behind_it_though_writers_do_not_wait(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
+    source = database.source()
+    source.prepare()
+    stop = threading.Event()
+
+    def write(seed: int) -> None:
+        with closing(database.connect()) as connection:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                with connection.transaction():
+                    connection.execute("UPDATE t SET n = n + 1 WHERE id = %s", [(number * 7 + seed) % 50 + 1])
+                    connection.execute("INSERT INTO t VALUES (%s, 1)", [1000 * seed + number])
+                    if number % 5 == 0:
+                        connection.execute("DELETE FROM t WHERE id = %s", [1000 * seed + number - 2])
+
+    writers = [threading.Thread(target=write, args=(seed,)) for seed in (1, 2)]
+    for writer in writers:
+        writer.start()
+    snapshots = []
+    for _ in range(5):
+        with source.snapshot() as snapshot:
+            snapshots.append((snapshot.position, dict(rows_of(snapshot))))
+    stop.set()
+    for writer in writers:
+        writer.join()
+    final = {str(key): str(value) for key, value in database.ask("SELECT id, n FROM t")}
+    for position, table in snapshots:
+        for op, before, after in told(events_of(source, position)):
+            if op == "d":
+                assert table.pop(str(before["id"]), None) is not None, "a delete was in the snapshot already"
+                continue
+            assert (str(after["id"]) in table) == (op == "u"), "an insert was in the snapshot already"
+            table[str(after["id"])] = str(after["n"])
+        assert table == final
+
+
+def test_changes_can_end_exactly_where_it_begins(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
+    with source.snapshot() as snapshot:
+        database.run("INSERT INTO t VALUES (3)")
+        events = events_of(source, start, snapshot.position)
+        assert [after["id"] for _, _, after in told(events)] == [1, 2]
+        assert events[-1] == Passed(snapshot.position.at)
+        assert told(events_of(source, snapshot.position)) == [("c", None, {"id": 3})]
+        assert events_of(source, snapshot.position, snapshot.position) == [Passed(snapshot.position.at)]
+
+
+def test_an_idle_log_comes_to_where_it_begins(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    start = source.prepare()
+    with source.snapshot() as snapshot:
+        assert events_of(source, start, snapshot.position) == [Passed(snapshot.position.at)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ('a int, b text COLLATE "C"', "(1, 'b'), (1, 'B'), (1, 'a'), (2, 'A'), (-1, 'z')"),
+        (
+            'a text COLLATE "en-US-x-icu", b timestamptz',
+            "('b', 'infinity'), ('B', '0044-01-01 BC'), ('a', now()), ('É', now())",
+        ),
+        ("a numeric, b char(3)", "(1.10, 'x'), (1.2, 'y'), ('NaN', 'z'), (-5, ''), (100, 'q')"),
+        ("a uuid, b bytea", "(gen_random_uuid(), '\\x00'), (gen_random_uuid(), '\\xff'), (gen_random_uuid(), '')"),
+        ("a date, b interval", "('2024-01-01', '1 mon'), ('2024-01-01', '29 days'), ('0001-01-01 BC', '-1 day')"),
+        ("a mood, b double precision", "('late', 0.1), ('early', 'NaN'), ('early', -0.5), ('late', 1e300)"),
+    ],
+)
+def test_it_goes_on_behind_any_key(database: Database, columns: str, values: str):
+    database.run("CREATE TYPE mood AS ENUM ('late', 'early')")
+    database.run(f"CREATE TABLE t({columns}, PRIMARY KEY (a, b))", f"INSERT INTO t VALUES {values}")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        rows = rows_of(snapshot)
+        assert len(rows) == len(database.ask("SELECT FROM t"))
+        for place, row in enumerate(rows):
+            assert rows_of(snapshot, row) == rows[place + 1 :]
+
+
+@pytest.mark.parametrize("statement", ["TRUNCATE t", "ALTER TABLE t ALTER v TYPE text", "TRUNCATE p_1"])
+def test_a_table_that_was_emptied_or_rewritten_since_is_not_read_as_if_nothing_was(database: Database, statement: str):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.run("CREATE TABLE p(id int PRIMARY KEY) PARTITION BY LIST (id)", "CREATE TABLE p_1 PARTITION OF p DEFAULT")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        database.run(statement)
+        with pytest.raises(SnapshotOutdated, match="was truncated or rewritten since"):
+            rows_of(snapshot, name=statement.split()[-1][0] if "p_1" in statement else "t")
+    with source.snapshot() as snapshot:
+        assert len(rows_of(snapshot)) == (0 if statement == "TRUNCATE t" else 1)
+
+
+def test_rows_come_in_pieces_of_a_measure(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v text)")
+    database.run("INSERT INTO t SELECT i, 'x' FROM generate_series(1, 10000) i")
+    database.run("CREATE TABLE wide(id int PRIMARY KEY, v text)")
+    database.run("INSERT INTO wide SELECT i, repeat('x', 100000) FROM generate_series(1, 60) i")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        t, wide = snapshot.tables()
+        pieces = [len(piece) for piece in snapshot.rows(t)]
+        assert sum(pieces) == 10000
+        assert max(pieces) == 4096
+        assert max(len(piece) for piece in snapshot.rows(wide)) == 16
+        assert rows_of(snapshot, ("9998",)) == [("9999", "x"), ("10000", "x")]
+
+
+def test_reading_can_stop_in_the_middle_and_go_on_with_another_table(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 100)")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        pieces = snapshot.rows(table)
+        assert next(pieces)[0] == ("1",)
+        pieces.close()
+        assert len(rows_of(snapshot)) == 100
+
+
+def test_a_table_without_a_key_is_read(database: Database):
+    database.run(
+        "CREATE TABLE t(v text)", "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES ('a'), ('a'), (NULL)"
+    )
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        assert rows_of(snapshot) == [("a",), ("a",), (None,)]
+
+
+def test_it_has_what_the_publication_has(database: Database):
+    database.run(
+        "CREATE TABLE t(id int PRIMARY KEY, v int, secret text)", "INSERT INTO t VALUES (1, 1, 'x'), (2, 20, 'y')"
+    )
+    database.run(f"CREATE PUBLICATION runnel_{database.schema}_some FOR TABLE t (id, v) WHERE (id > 1)")
+    source = database.source(publication=f"runnel_{database.schema}_some")
+    start = source.prepare()
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        assert [plain(table, row) for row in rows_of(snapshot)] == [{"id": 2, "v": 20}]
+    database.run("INSERT INTO t VALUES (0, 0, 'z'), (3, 30, 'z')")
+    events = events_of(source, start)
+    assert told(events) == [("c", None, {"id": 3, "v": 30})]
+    assert position_after(events)
+
+
+def test_it_has_a_size_for_people_and_a_source_block(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 500)", "ANALYZE t")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        assert snapshot.estimate(table) == 500
+        assert f'"lsn":{snapshot.position.at["lsn"]}' in snapshot.source
+        assert snapshot.micros > 0
+    assert database.ask("SELECT FROM pg_replication_slots WHERE temporary") == []

@@ -1,0 +1,113 @@
+"""`runnel capture`, as people type it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from runnel.cli import main
+from tests.contract.capture.lives import wait_until
+from tests.contract.capture.topics import committed
+
+
+@pytest.fixture
+def path(tmp_path):
+    connection = sqlite3.connect(tmp_path / "shop.sqlite")
+    with connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("CREATE TABLE clicks (id INTEGER PRIMARY KEY, secret TEXT)")
+        connection.execute("INSERT INTO orders VALUES (1, 'a')")
+        connection.execute("INSERT INTO clicks VALUES (1, 'b')")
+    connection.close()
+    return tmp_path / "shop.sqlite"
+
+
+def started(broker, *words):
+    program = "from runnel.cli import main; main()"
+    command = [sys.executable, "-c", program, "capture", *map(str, words), "--bootstrap", broker.bootstrap]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """A command in this process: its exit code, and what it prints."""
+
+    def run(broker, *words):
+        monkeypatch.setattr("sys.argv", ["runnel", "capture", *map(str, words), "--bootstrap", broker.bootstrap])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
+    lines: list[str] = []
+    with started(
+        broker, "run", "typed", path, "--mask", "clicks.secret", "--transactions", "--partitions", "1"
+    ) as process:
+        reading = threading.Thread(target=lambda: lines.extend(iter(process.stderr.readline, "")))
+        reading.start()
+        try:
+            wait_until(lambda: any(line == "reading changes: 2 rows are read\n" for line in lines), "the stream")
+            connection = sqlite3.connect(path)
+            with connection:
+                connection.execute("UPDATE orders SET name = 'b'")
+            connection.close()
+            wait_until(lambda: len(committed(broker.bootstrap, "typed.main.orders")["typed.main.orders"]) == 2)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            reading.join()
+    assert process.returncode == 0
+    topics = committed(broker.bootstrap, "typed.")
+    assert [each.op for each in topics["typed.main.orders"]] == ["r", "u"]
+    assert topics["typed.main.clicks"][0].value["after"] == {"id": 1, "secret": "***"}
+    assert len(topics["typed.transaction"]) == 2
+
+    code, out, _ = run(broker, "status", "typed", path, "--json")
+    told = json.loads(out)
+    assert (code, told["connector"], told["behind"]) == (0, "sqlite", 0)
+    assert [(each["table"], each["state"], each["rows"]) for each in told["tables"]] == [
+        ("main.clicks", "complete", 1),
+        ("main.orders", "complete", 1),
+    ]
+    code, out, _ = run(broker, "status", "typed")
+    assert (code, out.splitlines()[0]) == (0, "typed: sqlite, reads changes")
+    assert run(broker, "remove", "typed", path) == (0, 'removed capture "typed"\n', "")
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%runnel%'").fetchone() == (0,)
+    connection.close()
+    code, _, err = run(broker, "status", "typed")
+    assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "typed"')
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "x", "nothing.sqlite"], "error: there is no database nothing.sqlite\nhint: give the path of a file"),
+        (
+            ["run", "x", "{path}", "--tables", "nothing"],
+            'has no table ".*\\.nothing"\nhint: it has main.clicks, main.orders',
+        ),
+        (["run", "a b", "{path}"], 'error: "a b" cannot be the name of a capture'),
+        (["run", "x", "{path}", "--prefix", "a/b"], 'error: "a/b" cannot be the prefix of a capture'),
+        (["run", "x", "oracle://somewhere"], 'error: "oracle" is no kind of database that can be captured'),
+        (["run", "x", "{path}", "--tables", "("], "cannot be used: "),
+        (["run", "x", "{path}", "--key", "orders:nothing"], 'error: key column "nothing" cannot be used'),
+    ],
+)
+def test_mistakes_are_told_in_two_lines(broker, path, run, words, told):
+    code, out, err = run(broker, *(word.format(path=path) for word in words))
+    assert (code, out) == (1, "")
+    assert told in err
+    assert "Traceback" not in err

@@ -1,0 +1,157 @@
+"""What is in topics, as a consumer of committed records sees it, and what tables it makes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+
+class Seen(NamedTuple):
+    topic: str
+    partition: int
+    key: str | None
+    value: Any
+    headers: dict[str, str]
+    timestamp: int
+
+    @property
+    def op(self) -> str | None:
+        return None if self.value is None else self.value.get("op")
+
+
+def committed(bootstrap: str, prefix: str) -> dict[str, list[Seen]]:
+    """The records of each topic whose name begins so, partition by partition."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
+    try:
+        topics = consumer.list_topics(timeout=30).topics
+        places = [TopicPartition(name, number, 0) for name, each in topics.items() for number in each.partitions
+                  if name.startswith(prefix)]  # fmt: skip
+        found: dict[str, list[Seen]] = {place.topic: [] for place in places}
+        consumer.assign(places)
+        left = {(place.topic, place.partition) for place in places}
+        while left:
+            for message in consumer.consume(1_000, 0.2):
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    left.discard((message.topic(), message.partition()))
+                else:
+                    found[message.topic()].append(_seen(message))
+        return found
+    finally:
+        consumer.close()
+
+
+def _seen(message: Any) -> Seen:
+    key, value = message.key(), message.value()
+    headers = {name: text.decode() for name, text in message.headers() or ()}
+    return Seen(
+        message.topic(),
+        message.partition(),
+        None if key is None else key.decode(),
+        None if value is None else json.loads(value),
+        headers,
+        message.timestamp()[1],
+    )
+
+
+@dataclass
+class Rebuilt:
+    """A table as its topic tells it: by key, or as so many of each row where rows have no key."""
+
+    rows: dict[str, Any] = field(default_factory=dict)
+    bag: Counter[str] = field(default_factory=Counter)
+
+
+def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
+    """Each event must fit the one before: what it says was there is there. That holds for events behind the line of the
+    log at which the topic became complete; before that, changes of rows may be told that were not read yet.
+    """
+    table = Rebuilt()
+    told: set[Any] = set()
+    lines: dict[str | None, int] = {}
+    for record in records:
+        if record.value is None:
+            assert record.key not in table.rows, f"a tombstone of {record.key}, which is there"
+            continue
+        value = record.value
+        line = value["source"].get("line") or value["source"].get("lsn") or 0
+        _check_once(record, line, told, lines)
+        # A row that may have changed unseen is told as it is.
+        is_as_it_is = value["op"] == "u" and value["before"] is None
+        must_fit = value["op"] != "r" and line > complete_from and not is_as_it_is
+        if record.key is None:
+            _fold_bag(table.bag, value)
+        else:
+            _fold(table.rows, record.key, value, must_fit=must_fit)
+    assert all(count > 0 for count in table.bag.values()), table.bag
+    return table
+
+
+def _check_once(record: Seen, line: int, told: set[Any], lines: dict[str | None, int]) -> None:
+    value = record.value
+    if value["op"] == "r":
+        once: Any = ("r", record.key) if record.key is not None else None
+    else:
+        once = (line, value["op"])
+        assert line >= lines.get(record.key, 0), f"{record} comes after line {lines[record.key]}"
+        lines[record.key] = line
+    assert once is None or once not in told, f"twice: {record}"
+    told.add(once)
+
+
+def _fold(rows: dict[str, Any], key: str, value: Any, *, must_fit: bool) -> None:
+    if must_fit:
+        held = rows.get(key)
+        if held is not None and value["before"] is not None:
+            held = {**dict.fromkeys(value["before"]), **held}  # a column that was added since is null
+        assert held == value["before"], f"{key} is {held}, and was told to be {value['before']}"
+    if value["op"] == "d":
+        rows.pop(key, None)
+    else:
+        rows[key] = value["after"]
+
+
+def _fold_bag(bag: Counter[str], value: Any) -> None:
+    for row, count in ((value["before"], -1), (value["after"], 1)):
+        if row is not None:
+            text = json.dumps(row, sort_keys=True)
+            bag[text] += count
+            if not bag[text]:
+                del bag[text]
+
+
+def check_transactions(topics: dict[str, list[Seen]], prefix: str) -> None:
+    """BEGIN and END of each, with the counts of what is in the topics; orders without a gap."""
+    orders: dict[str, dict[int, str]] = {}
+    within: dict[tuple[str, str], list[int]] = {}
+    for topic, records in topics.items():
+        if topic == f"{prefix}.transaction":
+            continue
+        for record in records:
+            block = record.value and record.value.get("transaction")
+            if block:
+                own = orders.setdefault(block["id"], {})
+                assert block["total_order"] not in own, record
+                own[block["total_order"]] = topic
+                within.setdefault((block["id"], topic), []).append(block["data_collection_order"])
+    boundaries = [record.value for record in topics.get(f"{prefix}.transaction", [])]
+    statuses = [(each["id"], each["status"]) for each in boundaries]
+    assert len(set(statuses)) == len(statuses), "a transaction begins or ends twice"
+    ended = {each["id"]: each for each in boundaries if each["status"] == "END"}
+    assert {name for name, status in statuses if status == "BEGIN"} == set(ended)
+    assert set(orders) <= set(ended)
+    for name, end in ended.items():
+        assert sorted(orders.get(name, {})) == list(range(1, end["event_count"] + 1)), name
+        counts = Counter(orders.get(name, {}).values())
+        assert counts == {
+            f"{prefix}.{each['data_collection']}": each["event_count"] for each in end["data_collections"]
+        }
+        for topic, count in counts.items():
+            assert sorted(within[name, topic]) == list(range(1, count + 1))

@@ -1,0 +1,119 @@
+"""Whatever writers do at once, and whenever the capture is killed: at rest its topics tell the tables as they are, the
+events of each key in the order of commits, nothing twice, and transactions with the right counts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runnel import Broker
+from runnel.capture.state import read_state
+from runnel.client.cluster import Cluster
+from tests.contract.capture.lives import lived_here, started
+from tests.contract.capture.topics import check_transactions, committed, rebuilt
+from tests.property.capture.histories import TABLES, Writer, make, tables_in
+
+WRITERS = 2
+STEPS = ("capture.write", "capture.state", "capture.commit", "capture.confirm", "capture.sqlite.trim")
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+def check(path: Path, name: str, bootstrap: str) -> None:
+    topics = committed(bootstrap, f"{name}.")
+    with Cluster(bootstrap) as cluster:
+        state = read_state(cluster, name)
+    for table, (rows, keys) in tables_in(str(path)).items():
+        since = state.tables[f"main.{table}"].since
+        assert since is not None
+        told = rebuilt(topics.get(f"{name}.main.{table}", []), complete_from=since["id"])
+        if keys:
+            assert told.rows == dict(zip(keys, map(json.loads, rows), strict=True)), table
+        else:
+            assert told.bag == Counter(json.dumps(json.loads(row), sort_keys=True) for row in rows), table
+    check_transactions(topics, name)
+
+
+def history(broker: Broker, directory: Path, seed: int, *, transactions: int, kills: int) -> None:
+    """Twice as much of it: while the tables are read, and when only changes are left to be told."""
+    chance, name, path = random.Random(seed), f"seed{seed}", str(directory / f"{seed}.sqlite")
+    make(path, chance)
+    writers = [Writer(path, chance.randrange(2**32), recursive=bool(number)) for number in range(WRITERS)]
+    for _ in range(20):
+        writers[0].transact()  # something is there before it is captured
+    for _ in range(2):
+        with writing(writers, transactions):
+            for _ in range(kills):
+                kill(chance, path, name, broker.bootstrap)
+        assert not lived_here(path, name, broker.bootstrap, small=50)
+        check(Path(path), name, broker.bootstrap)
+    for writer in writers:
+        writer.close()
+
+
+@contextmanager
+def writing(writers: list[Writer], transactions: int) -> Iterator[None]:
+    left = threading.Semaphore(transactions)
+    errors: list[BaseException] = []
+
+    def write(writer: Writer) -> None:
+        try:
+            while left.acquire(blocking=False):
+                writer.transact()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in writers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
+    assert not errors
+
+
+def kill(chance: random.Random, path: str, name: str, bootstrap: str) -> None:
+    """At a durable step, or in between: whatever comes first."""
+    step = f"{chance.choice(STEPS)}:{chance.choice(['before', 'after'])}:{chance.randrange(1, 9)}"
+    process = started(path, name, bootstrap, step)
+    process.join(chance.uniform(0.1, 1.5))
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    process.close()
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_topics_tell_the_tables_as_they_are_wherever_the_capture_was_killed(broker, tmp_path, number):
+    history(broker, tmp_path, number, transactions=100, kills=2)
+
+
+@pytest.mark.soak
+def test_longer_histories_converge(broker, tmp_path, rounds, seed):
+    for number in range(rounds):
+        history(broker, tmp_path, seed * 1_000 + number + 100, transactions=300, kills=6)
+
+
+def test_the_tables_of_a_history_are_all_written_to(tmp_path):
+    path = tmp_path / "alone.sqlite"
+    make(str(path), random.Random(1))
+    writer = Writer(str(path), 1)
+    for _ in range(100):
+        writer.transact()
+    writer.close()
+    assert all(tables_in(str(path))[table][0] for table in TABLES)

@@ -1,0 +1,220 @@
+"""Our tables and triggers beside those of people: in step with them, trimmed, and removed without a trace."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from runnel.capture.errors import DatabaseMissing, NotADatabase, PositionLost
+from runnel.capture.events import Change, Gone, Position, Redefined, Truncated
+from runnel.capture.selection import Selection
+from runnel.capture.sqlite import SqliteSource, keeping, source
+from runnel.durable import watched
+
+
+@pytest.fixture
+def orders(captured):
+    captured.write("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO orders VALUES (1, 'a')")
+    return captured
+
+
+def test_removal_leaves_no_trace(orders):
+    before = orders.trace()
+    found = orders.prepare()
+    orders.write("INSERT INTO orders VALUES (2, 'b')", "INSERT OR IGNORE INTO orders VALUES (2, 'c')")
+    assert orders.trace() != before
+    found.remove()
+    assert orders.trace() == before
+    orders.write("INSERT INTO orders VALUES (3, 'c')")
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_removal_that_is_cut_off_is_whole_or_did_not_happen(orders, side):
+    before = orders.trace()
+    found = orders.prepare()
+    prepared = orders.trace()
+
+    def die(place):
+        if place == f"capture.sqlite.remove:{side}":
+            raise RuntimeError(place)
+
+    with pytest.raises(RuntimeError), watched(die):
+        found.remove()
+    assert orders.trace() == (prepared if side == "before" else before)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_to_follow_a_changed_table_is_whole_or_did_not_happen(orders, side):
+    orders.prepare()
+    orders.write("ALTER TABLE orders ADD COLUMN city", "INSERT INTO orders VALUES (2, 'b', 'Graz')")
+
+    def die(place):
+        if place == f"capture.sqlite.follow:{side}":
+            raise RuntimeError(place)
+
+    with pytest.raises(RuntimeError), watched(die):
+        orders.events()
+    assert [after for _, _, after in orders.told()] == [(2, "b"), (2, "b", "Graz")]
+
+
+def test_two_captures_of_a_database_do_not_know_of_each_other(orders):
+    first = orders.prepare()
+    other = SqliteSource(orders.path, "other", Selection().has)
+    position = other.prepare()
+    orders.write("UPDATE orders SET name = 'b'")
+    first.remove()
+    orders.write("UPDATE orders SET name = 'c'")
+    told = [each.after for each in other.changes(position).read(0) if isinstance(each, Change)]
+    assert told == [(1, "b"), (1, "c")]
+    other.close()
+
+
+def test_a_new_column_is_captured_with_what_was_written_before_that_was_noticed(orders):
+    orders.prepare()
+    orders.write("ALTER TABLE orders ADD COLUMN city DEFAULT 'Wien'", "INSERT INTO orders VALUES (2, 'b', 'Graz')")
+    events = orders.events()
+    assert [each.after for each in events if isinstance(each, Change)] == [(2, "b"), (2, "b", "Graz")]
+    orders.write("UPDATE orders SET city = 'Linz' WHERE id = 1")
+    (change,) = (each for each in orders.events() if isinstance(each, Change))
+    assert (change.before, change.after) == ((1, "a", "Wien"), (1, "a", "Linz"))
+    assert [column.name for column in change.table.columns] == ["id", "name", "city"]
+    assert any(isinstance(each, Redefined) and len(each.table.columns) == 3 for each in events)
+
+
+def test_a_renamed_column_has_its_new_name_in_every_row(orders):
+    orders.prepare()
+    orders.write("ALTER TABLE orders RENAME COLUMN name TO title")
+    (change,) = (each for each in orders.events() if isinstance(each, Change))
+    assert ([column.name for column in change.table.columns], change.after) == (["id", "title"], (1, "a"))
+
+
+def test_a_table_that_was_made_anew_is_told_of_as_emptied_and_then_as_it_is(orders):
+    orders.prepare()
+    orders.write(
+        "DROP TABLE orders", "CREATE TABLE orders (id INTEGER PRIMARY KEY, n)", "INSERT INTO orders VALUES (7, 7)"
+    )
+    events = [each for each in orders.events() if isinstance(each, Change | Truncated)]
+    assert isinstance(events[0], Truncated)
+    assert [each.after for each in events[1:]] == [(7, 7)]
+
+
+def test_triggers_that_somebody_dropped_are_made_again_and_the_rows_told_of(orders):
+    orders.prepare()
+    (name,) = orders.writer.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE '%update'"
+    ).fetchone()
+    orders.write(f'DROP TRIGGER "{name}"', "UPDATE orders SET name = 'unseen'")
+    events = [each for each in orders.events() if isinstance(each, Change | Truncated)]
+    assert isinstance(events[0], Truncated)
+    assert [each.after for each in events[1:]] == [(1, "unseen")]
+
+
+def test_a_dropped_table_is_gone_and_a_new_one_is_there_with_its_rows(orders):
+    orders.prepare()
+    orders.write("DROP TABLE orders", "CREATE TABLE clicks (id INTEGER PRIMARY KEY)", "INSERT INTO clicks VALUES (1)")
+    events = orders.events()
+    assert [each.table.name for each in events if isinstance(each, Gone)] == ["orders"]
+    assert [(each.op, each.after) for each in events if isinstance(each, Change)] == [("c", (1,))]
+
+
+def test_a_column_cannot_be_dropped_while_its_table_is_captured(orders):
+    """As docs/howto/capture-a-database.md says, with the remedy."""
+    orders.prepare()
+    with pytest.raises(sqlite3.OperationalError, match="error in trigger _runnel_shop_"):
+        orders.write("ALTER TABLE orders DROP COLUMN name")
+
+
+def test_the_log_is_trimmed_up_to_what_is_confirmed(orders, monkeypatch):
+    monkeypatch.setattr(source, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "TRIMMED_AT_ONCE", 3)
+    found = orders.prepare()
+    for number in range(2, 12):
+        orders.write(f"INSERT INTO orders VALUES ({number}, 'b')")
+    orders.write("INSERT OR IGNORE INTO orders VALUES (1, 'x')")
+    first = orders.position
+    assert len(orders.told()) == 10
+    found.confirm(orders.position)
+    lines = orders.writer.execute("SELECT id FROM _runnel_shop_log").fetchall()
+    assert lines == [(orders.position.at["id"],)]  # the last one stays: its number is not given again
+    assert orders.writer.execute("SELECT count(*) FROM _runnel_shop_noted_1").fetchone() == (0,)
+    with pytest.raises(PositionLost, match="does not have line 1 as it was read before"):
+        found.changes(first)
+    orders.write("INSERT INTO orders VALUES (99, 'b')")
+    assert orders.told() == [("c", None, (99, "b"))]
+
+
+def test_a_log_that_is_gone_or_another_one_is_noticed(orders):
+    found = orders.prepare()
+    found.remove()
+    with pytest.raises(PositionLost, match="its change log is gone"):
+        orders.source().changes(orders.position)
+    orders.source().prepare()
+    with pytest.raises(PositionLost, match="its change log was made anew"):
+        orders.source().changes(orders.position)
+
+
+def test_a_copy_of_long_ago_is_noticed(orders, tmp_path):
+    orders.prepare()
+    orders.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copy(orders.path, tmp_path / "old.sqlite")
+    orders.write("INSERT INTO orders VALUES (2, 'b')")
+    assert len(orders.told()) == 1
+    old = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
+    restored = SqliteSource(tmp_path / "old.sqlite", "shop", Selection().has)
+    with pytest.raises(PositionLost):
+        restored.changes(orders.position)
+    old.execute("INSERT INTO orders VALUES (3, 'c')")  # it has as many lines now, of another life
+    at = {**orders.position.at, "time": orders.position.at["time"] - 1.0}
+    with pytest.raises(PositionLost):
+        restored.changes(Position(at))
+    restored.close()
+    old.close()
+
+
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+def test_any_journal_will_do(tmp_path, journal):
+    writer = sqlite3.connect(tmp_path / "any.sqlite", isolation_level=None)
+    writer.execute(f"PRAGMA journal_mode = {journal}")
+    writer.execute("CREATE TABLE t (a)")
+    writer.execute("INSERT INTO t VALUES (1)")
+    found = SqliteSource(tmp_path / "any.sqlite", "shop", Selection().has)
+    found.prepare()
+    with found.snapshot() as snapshot:
+        writer.execute("INSERT INTO t VALUES (2)")  # nobody waits for the snapshot
+        (table,) = snapshot.tables()
+        assert [list(piece) for piece in snapshot.rows(table)] == [[(1,)]]
+        position = snapshot.position
+    changes = found.changes(position)
+    assert [each.after for each in changes.read(0) if isinstance(each, Change)] == [(2,)]
+    assert not changes.read(0)
+    writer.execute("INSERT INTO t VALUES (3)")
+    assert [each.after for each in changes.read(10) if isinstance(each, Change)] == [(3,)]
+    found.close()
+    writer.close()
+
+
+def test_a_file_that_is_no_database_or_not_there_is_told(tmp_path):
+    (tmp_path / "notes.txt").write_text("no database, and long enough to be looked at" * 100)
+    with pytest.raises(DatabaseMissing, match="there is no database"):
+        SqliteSource(tmp_path / "nothing.sqlite", "shop", Selection().has)
+    with pytest.raises(NotADatabase, match=r"notes\.txt is no SQLite database"):
+        SqliteSource(tmp_path / "notes.txt", "shop", Selection().has)
+    assert not (tmp_path / "nothing.sqlite").exists()
+
+
+def test_nulls_in_a_key_are_read_by_pieces_too(orders, monkeypatch):
+    from runnel.capture.sqlite import snapshot as snapshots  # noqa: PLC0415  # whose size of a piece is changed
+
+    monkeypatch.setattr(snapshots, "ROWS_AT_ONCE", 2)
+    orders.write("CREATE TABLE odd (a TEXT, b INT, PRIMARY KEY (a, b))")
+    keys = [(None, None), (None, None), (None, None), (None, 1), ("x", None), ("x", 1), ("y", None)]
+    for key in keys:
+        orders.writer.execute("INSERT INTO odd VALUES (?, ?)", key)
+    found = orders.prepare()
+    with found.snapshot() as snapshot:
+        table = next(each for each in snapshot.tables() if each.id.name == "odd")
+        pieces = [list(piece) for piece in snapshot.rows(table)]
+        assert [row for piece in pieces for row in piece] == keys
+        for number in range(len(pieces)):
+            rest = [row for piece in snapshot.rows(table, table.key_of(pieces[number][-1])) for row in piece]
+            assert rest == [row for piece in pieces[number + 1 :] for row in piece]

@@ -1,0 +1,77 @@
+"""Events as records, over restarts in the middle of a transaction."""
+
+import json
+
+import pytest
+
+from runnel.capture.envelope import Envelope
+from runnel.capture.events import Began, Change, Ended, Message, Passed, Position, Redefined, Truncated
+from runnel.capture.outgoing import Outgoing
+from runnel.capture.selection import Selection
+from runnel.capture.stream import Stream
+from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
+
+
+def row(number, table=CUSTOMERS):
+    return Change(table, "c", None, (number, "a", None), "", 0)
+
+
+EVENTS = [
+    Began("7", 0),
+    row(1),
+    Redefined(CUSTOMERS, 0),
+    row(2, LOOSE),
+    Truncated(CUSTOMERS, "", 0),
+    Message("p", b"", True, "", 0),
+    row(3),
+    Ended("7", {"at": 7}, 0),
+]
+
+
+def stream(position, **options):
+    return Stream(Envelope("p", NoSource(), Selection()), position, transactions=True, **options)
+
+
+def values(out):
+    return {topic: [json.loads(text) for text in page.values] for topic, page in out.pages.items()}
+
+
+def test_a_position_counts_the_events_of_an_open_transaction():
+    reading, out = stream(Position({"at": 6})), Outgoing()
+    found = [reading.tell([event], out, 0) for event in EVENTS]
+    assert [(each.at["at"], each.index) for each in found] == [
+        (6, 0), (6, 1), (6, 1), (6, 2), (6, 3), (6, 4), (6, 5), (7, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_whatever_was_told_before_a_restart_the_whole_is_the_same(index):
+    """What a first life told up to an index, and what a second one tells from there, is what one life tells."""
+    whole = Outgoing()
+    stream(Position({"at": 6})).tell(EVENTS, whole, 0)
+    first, out = stream(Position({"at": 6})), Outgoing()
+    position = Position({"at": 6})
+    for event in EVENTS:
+        if position.index == index:
+            break
+        position = first.tell([event], out, 0)
+    assert stream(position).tell(EVENTS, out, 0) == Position({"at": 7})
+    assert values(out) == values(whole)
+
+
+def test_a_transaction_that_needs_more_to_be_known_again_says_so_when_it_begins():
+    reading = stream(Position({"at": 6}))
+    assert reading.tell([Began("7", 0, {"at": 6, "until": 7}), row(1)], Outgoing(), 0) == Position(
+        {"at": 6, "until": 7}, 1
+    )
+
+
+def test_what_has_nothing_for_us_moves_the_position():
+    assert stream(Position({"at": 6})).tell([Passed({"at": 9})], Outgoing(), 0) == Position({"at": 9})
+
+
+def test_tables_that_are_left_out_are_not_told_of_and_not_counted():
+    out = Outgoing()
+    position = stream(Position({"at": 6}), left_out={"public.customers"}).tell(EVENTS[:-1], out, 0)
+    assert position.index == 5
+    assert set(out.pages) == {"p.public.loose", "p.message", "p.transaction"}
