@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.model import World
 
-SHARES = 10  # of the rounds, so that they can run side by side
+SHARES = 10  # of the histories, so that they can run side by side
 
 
 def live_through(seed: int, rounds: int) -> None:
@@ -23,7 +23,7 @@ def live_through(seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_log_keeps_its_promises_with_a_crash_at_every_file_operation(seed: int, rounds: int, share: int) -> None:
-    live_through(seed + share, -(-rounds // SHARES))
+    live_through(seed + share, -(-rounds // (2 * SHARES)))
 
 
 @pytest.mark.soak
