@@ -36,7 +36,7 @@ class Ours:
     def __init__(self, bootstrap: str, directory: str) -> None:
         self._bootstrap = bootstrap
         self._directory = Path(directory)
-        self._spark = spark_session("benchmark")
+        self._spark = spark_session("benchmark", settings={"spark.ui.retainedStages": "1000"})  # batches ask for theirs
         self._runner: Runner | None = None
         self._thread: threading.Thread | None = None
         self._batches = Batches(self._spark)

@@ -32,7 +32,7 @@ from runnel.views.store import Keep
 
 FILE_NAME = "views.sqlite"
 PATIENCE = 60.0
-CACHE_KIB = 64 * 1024
+CACHE_KIB = 16 * 1024  # each app has one of its own, which grows up to this
 ROWS_AT_ONCE = 50_000
 MAIN, TEMPORARY = "main.", "temp."
 BY_NUMBER = "runnel_by_number"  # an order of our readers' own
