@@ -470,7 +470,7 @@ class Aiokafka(Library):
 
 
 class ClosedWhenForgotten(socket.socket):
-    """kafka-python 3.0.12, closed while it connects, forgets the socket; Python would warn in whatever test runs then."""
+    """kafka-python 3.0.12 may forget a socket when it is closed; Python would warn, in whatever test runs then."""
 
     def __del__(self) -> None:
         self.close()

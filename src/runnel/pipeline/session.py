@@ -35,7 +35,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Of what is done, Spark keeps a thousand jobs and plans for people who look: minutes' worth, which fills Java's heap.
+    # Of what is done, Spark keeps a thousand jobs and plans for people who look: minutes' worth, in Java's heap.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "100",
