@@ -12,6 +12,9 @@ Permanent
 ├── UnknownAddress        of no kind of database that we know
 ├── NothingCaptured       no capture of that name has written anything
 ├── InvalidName           a name that cannot be part of the names of topics
+├── InvalidFilter         a condition for rows that the database does not understand
+├── NoKey                 a table that cannot be read by chunks, because nothing tells its rows apart
+├── BrokenSignal          a record of the signals' topic that says nothing that we know
 └── InvalidChoice         an expression or a column of a selection that fits nothing
 """
 
@@ -109,3 +112,32 @@ class InvalidChoice(Permanent):
             hint=r"it is a regular expression for whole names, such as main\.orders or public\.order.*",
         )
         self.given = given
+
+
+class InvalidFilter(Permanent):
+    def __init__(self, table: str, where: str, reason: str) -> None:
+        super().__init__(
+            f'rows of "{table}" cannot be chosen by "{where}": {reason}',
+            hint="give a condition as it could stand behind WHERE in this database's SQL, such as id > 10",
+        )
+        self.table = table
+        self.where = where
+        self.reason = reason
+
+
+class NoKey(Permanent):
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f'table "{table}" cannot be read by chunks: it has no primary key',
+            hint="give it one, leave it out with --without-tables, or read the tables with --snapshot initial",
+        )
+        self.table = table
+
+
+class BrokenSignal(Permanent):
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"a signal cannot be heeded: {reason}",
+            hint="`runnel capture snapshot`, `pause`, `resume` and `stop` write signals as they must be",
+        )
+        self.reason = reason

@@ -99,4 +99,13 @@ class Passed:
     at: Mapping[str, Any]
 
 
-Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a chunk of a table belongs in the log: every transaction that the chunk has seen was told before. It stands
+    between transactions, and its `tag` is what the chunk was asked for with. See `Source.chunk`.
+    """
+
+    tag: str
+
+
+Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed | Mark

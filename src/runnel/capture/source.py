@@ -8,14 +8,16 @@
    called with a later one. A log that no longer has the position is an error, never a gap.
 3. `snapshot()` is the tables as they were at one known position: a change is in it if and only if it is not behind that
    position. Rows come in the order of their key, and can be asked for from a key on.
-4. `confirm(position)` lets the database forget what is before it. It is called when that is durable in the topics.
+4. `chunk` reads some rows of a table beside the open changes, which tell a `Mark` behind all that the rows have seen.
+   The chunk says of each transaction that was told before the mark whether its rows have seen it.
+5. `confirm(position)` lets the database forget what is before it. It is called when that is durable in the topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from runnel.capture.events import Event, Position
 from runnel.capture.tables import Row, Table, TableId
@@ -51,6 +53,18 @@ class Snapshot(Protocol):
         """
 
 
+class Chunk(NamedTuple):
+    """Rows of a table as they are now, in the order of the key. Rows of the same key are in the same chunk."""
+
+    table: Table  # as the rows were read
+    rows: Sequence[Row]
+    is_last: bool  # no rows are behind these
+    sees: Callable[[str], bool]  # whether the rows have seen the transaction of this id (`Began.id`)
+    source: str = ""  # as `Change.source`, for all rows of it
+    micros: int | None = None  # when it was read, since 1970; None: now
+    estimate: int | None = None  # about how many rows the table has, where that is known at no cost
+
+
 class Source(Protocol):
     connector: str  # Debezium's name of its kind: postgresql, mariadb, sqlite
     database: str
@@ -73,6 +87,19 @@ class Source(Protocol):
         """
 
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+
+    def settle(self) -> None:
+        """The chunks from now on must have seen all that the open changes have told until now: `chunk` gives None until
+        they can. So it is when changes are opened, too.
+        """
+
+    def chunk(self, table: Table, after: Row | None, limit: int, tag: str, where: str | None = None) -> Chunk | None:
+        """At most about `limit` rows behind a key, in the order of the key, as they are now. The open changes tell
+        `Mark(tag)` behind all that these rows have seen. None: not now, ask again later; no mark comes.
+
+        `where` is a condition in the database's own SQL; `InvalidFilter` if it is none. `TableMissing` if the table is
+        gone. Without rows and not the last: the table has another key than `table`, begin anew; no mark comes.
+        """
 
     def confirm(self, position: Position) -> None: ...
 

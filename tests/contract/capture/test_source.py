@@ -1,8 +1,12 @@
 """What a source of changes promises (src/runnel/capture/source.py)."""
 
 import json
+import time
 
-from runnel.capture.events import Began, Change, Ended, Passed, Position
+import pytest
+
+from runnel.capture.errors import InvalidFilter, TableMissing
+from runnel.capture.events import Began, Change, Ended, Mark, Passed, Position
 from runnel.capture.selection import Selection
 from runnel.capture.tables import TableId
 
@@ -174,3 +178,99 @@ def test_to_prepare_again_changes_nothing(database):
     some(database)
     database.source().prepare()
     assert rows_of(read_until(source.changes(position), 4)) == SOME
+
+
+def chunk_of(source, table, after=None, limit=10, tag="tag", where=None):
+    """It may take until others have ended what they are at."""
+    deadline = time.monotonic() + SECONDS
+    while (found := source.chunk(table, after, limit, tag, where)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def read_until_mark(changes, tag):
+    events = []
+    while Mark(tag) not in events:
+        events += changes.read(SECONDS)
+    return events
+
+
+def test_a_chunk_is_marked_behind_all_that_its_rows_have_seen(database):
+    source = database.source()
+    changes = source.changes(source.prepare())
+    some(database)
+    table = source.table(TableId(database.schema, "orders"))
+    chunk = chunk_of(source, table)
+    database.execute("INSERT INTO orders VALUES (9, 'z', 90)")
+    assert ([plain(row) for row in chunk.rows], chunk.is_last) == ([("1", "a", "11")], True)
+    events = read_until_mark(changes, "tag")
+    before = events[: events.index(Mark("tag"))]
+    assert rows_of(before) == SOME
+    assert all(chunk.sees(event.id) for event in before if isinstance(event, Began))
+    rest = events[events.index(Mark("tag")) :]
+    while not rows_of(rest):
+        rest += changes.read(SECONDS)
+    assert rows_of(rest) == [("c", "orders", None, ("9", "z", "90"))]
+
+
+def test_a_mark_stands_between_transactions_also_when_nothing_happens(database):
+    source = database.source()
+    changes = source.changes(source.prepare())
+    table = source.table(TableId(database.schema, "orders"))
+    for number in range(3):
+        chunk = chunk_of(source, table, tag=f"tag{number}")
+        assert (list(chunk.rows), chunk.is_last) == ([], True)
+        events = read_until_mark(changes, f"tag{number}")
+        assert [event for event in events if not isinstance(event, Passed)] == [Mark(f"tag{number}")]
+
+
+def test_chunks_go_through_a_table_in_the_order_of_its_key(database):
+    values = [(a, b) for a in "cab" for b in (2, 1, 3)]
+    database.execute(*(f"INSERT INTO pairs VALUES ('{a}', {b}, {b})" for a, b in values))
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(TableId(database.schema, "pairs"))
+    found, after, is_last = [], None, False
+    while not is_last:
+        chunk = chunk_of(source, table, after, limit=2)
+        found += [plain(chunk.table.key_of(row)) for row in chunk.rows]
+        is_last = chunk.is_last
+        after = json.loads(json.dumps(chunk.table.key_of(chunk.rows[-1]))) if chunk.rows else after
+    assert found == [(a, str(b)) for a, b in sorted(values)]
+    filtered = chunk_of(source, table, ("a", "2") if database.schema == "public" else ("a", 2), where="v <> 1")
+    assert [plain(chunk.table.key_of(row)) for row in filtered.rows] == [
+        (a, str(b)) for a, b in sorted(values) if (a, b) > ("a", 2) and b != 1
+    ]
+
+
+@pytest.mark.parametrize("where", ["nonsense of some kind", "1 = 1); DELETE FROM orders; SELECT (1", "nothing > 1"])
+def test_a_filter_that_is_no_condition_is_told(database, where):
+    source = database.source()
+    database.execute("INSERT INTO orders VALUES (1, 'a', 10)")
+    changes = source.changes(source.prepare())
+    table = source.table(TableId(database.schema, "orders"))
+    with pytest.raises(InvalidFilter) as raised:
+        chunk_of(source, table, where=where)
+    assert where in str(raised.value)
+    assert len(database.rows("orders")) == 1
+    chunk_of(source, table, tag="next")
+    assert read_until_mark(changes, "next")
+
+
+def test_a_table_that_is_gone_has_no_chunks(database):
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(TableId(database.schema, "orders"))
+    chunk_of(source, table)
+    database.execute("DROP TABLE orders")
+    with pytest.raises(TableMissing):
+        chunk_of(source, table)
+
+
+def test_what_is_left_in_the_log_of_a_table_that_is_not_chosen_any_more_is_not_told(database):
+    position = database.source().prepare()
+    database.execute("INSERT INTO pairs VALUES ('a', 1, 2)", "INSERT INTO orders VALUES (1, 'a', 10)")
+    narrow = database.source(selection=Selection(tables=[rf"{database.schema}\.orders"]))
+    narrow.prepare()
+    assert rows_of(read_until(narrow.changes(position), 1)) == [("c", "orders", None, ("1", "a", "10"))]

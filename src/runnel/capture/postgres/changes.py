@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from runnel.capture.events import Began, Change, Ended, Event, Message, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Change, Ended, Event, Mark, Message, Passed, Position, Redefined, Truncated
+from runnel.capture.postgres.chunks import MARK_PREFIX
 from runnel.capture.postgres.pgoutput import (
     Begin,
     Commit,
@@ -40,7 +41,9 @@ class Shown(NamedTuple):
 
 
 class PostgresChanges:
-    """`at` makes a position's word of a place in the log; `until` is that of the place where they end."""
+    """`at` makes a position's word of a place in the log; `until` is that of the place where they end. `marks` is the
+    prefix of the messages that mark chunks.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class PostgresChanges:
         after: Position,
         until: Mapping[str, Any] | None = None,
         closing: Callable[[], None] = lambda: None,
+        marks: str = "",
     ) -> None:
         self._messages = messages
         self._define = define
@@ -59,6 +63,7 @@ class PostgresChanges:
         self._until = until
         self._end = None if until is None else int(until["lsn"])
         self._closing = closing
+        self._marks = marks
         self._relations: dict[int, Shown | None] = {}
         self._is_inside = after.index > 0  # until the transaction is over in which reading goes on
         self._last = self._passed = int(after.at["lsn"])  # the end of the last transaction; what the server went past
@@ -67,6 +72,7 @@ class PostgresChanges:
         self._is_told = False  # that the transaction began
         self._is_done = False
         self._head = self._middle = ""
+        self._mark: str | None = None  # what the transaction marks
 
     def read(self, seconds: float) -> Sequence[Event]:
         events: list[Event] = []
@@ -137,10 +143,16 @@ class PostgresChanges:
     def _complete(self, commit: Commit, events: list[Event]) -> None:
         assert self._begin is not None
         self._passed = commit.end_lsn
-        self._is_inside = False
         if self._is_told:
+            self._is_inside = False
             self._last = commit.end_lsn
             events.append(Ended(_name(self._begin), self._at(commit.end_lsn), commit.micros))
+        elif self._mark is not None and not self._is_inside:
+            self._last = commit.end_lsn
+            events.append(Passed(self._at(commit.end_lsn)))
+        if self._mark is not None:
+            events.append(Mark(self._mark))
+            self._mark = None
         self._begin = None
 
     def _relate(self, relation: Relation, events: list[Event]) -> None:
@@ -166,6 +178,10 @@ class PostgresChanges:
                 events.append(Truncated(shown.table, self._source(lsn), self._begin.micros))
 
     def _emit(self, emitted: Emitted, sent: int, events: list[Event]) -> None:
+        if emitted.prefix.startswith(MARK_PREFIX):  # those of other captures are nobody's messages, too
+            if emitted.transactional and emitted.prefix == self._marks:
+                self._mark = emitted.content.decode("utf-8", "replace")
+            return
         if emitted.transactional:
             assert self._begin is not None
             if not self._is_told:

@@ -80,7 +80,7 @@ class PostgresSnapshot:
                 yield piece
             if len(piece) < count:
                 return
-            count = _next_count(piece)
+            count = next_count(piece)
 
 
 @contextmanager
@@ -108,8 +108,10 @@ def taken(
         reader.close()
 
 
-def query_of(readable: Readable, after: Row | None) -> str:
-    """In the order of the key. A row comparison orders as ORDER BY does, by the columns' own types and collations."""
+def query_of(readable: Readable, after: Row | None, where: str | None = None) -> str:
+    """In the order of the key; `where` is one more condition. A row comparison orders as ORDER BY does, by the columns'
+    own types and collations.
+    """
     table, found = readable.table, readable.found
     columns = ", ".join(identifier(column.name) for column in table.columns) or "NULL"
     only = "ONLY " if found.kind == "r" else ""
@@ -121,14 +123,16 @@ def query_of(readable: Readable, after: Row | None) -> str:
         types = {column.name: column.sql_type for column in found.columns}
         values = ", ".join(f"{literal(value)}::{types[name]}" for name, value in zip(key, after, strict=True))
         conditions.append(f"({names}) > ({values})")
+    if where is not None:
+        conditions.append(f"({where}\n)")  # it may end with a comment
     if conditions:
         query += f" WHERE {' AND '.join(conditions)}"
     return f"{query} ORDER BY {names}" if key else query
 
 
-def _next_count(piece: Sequence[Row]) -> int:
+def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:
     """So many rows as fit into a piece if the next ones are like these."""
     step = max(1, len(piece) // SAMPLE)
     sampled = piece[::step]
     size = sum(len(value) for row in sampled for value in row if value is not None) // len(sampled)
-    return max(FEWEST, min(MOST, PIECE_BYTES // (size + 1)))
+    return max(FEWEST, min(most, most_bytes // (size + 1)))

@@ -20,6 +20,7 @@ from runnel.capture.forms import Binary, Decimals
 from runnel.capture.postgres import catalog
 from runnel.capture.postgres.catalog import ListedTable
 from runnel.capture.postgres.changes import PostgresChanges
+from runnel.capture.postgres.chunks import Chunks, mark_prefix
 from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
 from runnel.capture.postgres.errors import SlotInUse
@@ -28,7 +29,8 @@ from runnel.capture.postgres.pgoutput import Relation
 from runnel.capture.postgres.readiness import Readiness
 from runnel.capture.postgres.replication import Replication, lsn_number, lsn_text
 from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
-from runnel.capture.tables import Table, TableId
+from runnel.capture.source import Chunk
+from runnel.capture.tables import Row, Table, TableId
 
 Chosen = Callable[[TableId], bool]
 LONGEST_NAME: Final = 63
@@ -65,6 +67,11 @@ class PostgresSource:
         self._is_slot_given = slot is not None
         self._is_publication_given = publication is not None
         self._definitions = Definitions(modes, self._address.connect)
+        # Chunks are of now and the log is of then: what one knows of a table must not change what the other does.
+        self._definitions_now = Definitions(modes, self._address.connect)
+        self._listing: dict[TableId, ListedTable] = {}
+        self._chunks = Chunks(self._address, name, self._readable)
+        self._marks = mark_prefix(name)
         self._replication: Replication | None = None
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
@@ -92,11 +99,8 @@ class PostgresSource:
             return [table.id for table in catalog.tables(connection)]
 
     def table(self, table: TableId) -> Table:
-        with self._connected() as connection:
-            found = {each.id: each for each in catalog.tables(connection)}
-            if table not in found:
-                raise TableMissing(str(table), self._address.shown, [str(each) for each in found])
-            return self._described(connection, [found[table]])[0].table
+        with self._address.telling():
+            return self._readable(table).table
 
     def changes(self, after: Position, until: Position | None = None) -> PostgresChanges:
         """Those that were read before end here: a slot has one reader."""
@@ -116,6 +120,7 @@ class PostgresSource:
             after,
             None if until is None else until.at,
             self._definitions.close,
+            self._marks,
         )
 
     @contextmanager
@@ -128,6 +133,12 @@ class PostgresSource:
 
         with taken(self._address, self._at, describe) as snapshot:
             yield snapshot
+
+    def settle(self) -> None:
+        self._chunks.settle()
+
+    def chunk(self, table: Table, after: Row | None, limit: int, tag: str, where: str | None = None) -> Chunk | None:
+        return self._chunks.read(table, after, limit, tag, where)
 
     def confirm(self, position: Position) -> None:
         if self._replication is not None:
@@ -147,6 +158,8 @@ class PostgresSource:
             self._replication.close()
             self._replication = None
         self._definitions.close()
+        self._definitions_now.close()
+        self._chunks.close()
 
     def remove(self) -> None:
         with self._connected() as connection:
@@ -192,6 +205,20 @@ class PostgresSource:
         chosen = {table.oid: table for table in listed if self._chosen(table.id)}
         parents = {table.oid: table.parent for table in listed}
         return [table for table in chosen.values() if not _has_ancestor(table.oid, parents, chosen)]
+
+    def _readable(self, table: TableId) -> Readable:
+        """A table as it is now."""
+        connection = self._definitions_now.connection
+        listed = self._listing.get(table)
+        found = None if listed is None else catalog.table(connection, listed.oid)
+        if listed is None or found is None or found.id != table:
+            self._listing = {each.id: each for each in catalog.tables(connection)}
+            listed = self._listing.get(table)
+            found = None if listed is None else catalog.table(connection, listed.oid)
+        if listed is None or found is None:
+            raise TableMissing(str(table), self._address.shown, [str(each) for each in self._listing])
+        columns, row_filter = self._readiness(connection).published().get(table, (None, None))
+        return Readable(self._definitions_now.of_catalog(found, columns or None), found, row_filter, listed.rows)
 
     def _described(self, connection: Connection, tables: Sequence[ListedTable]) -> list[Readable]:
         published = self._readiness(connection).published()

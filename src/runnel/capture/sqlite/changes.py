@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
 from runnel.capture.forms import Binary
 from runnel.capture.sqlite.connecting import told
 from runnel.capture.sqlite.keeping import Keeping
@@ -87,13 +88,15 @@ class SqliteChanges:
         self._read: int = self._behind  # the last line that was told of
         self._end: int | None = after.at.get("until")  # of the transaction we are inside of
         self._micros = 0
-        self._held: tuple[int, Any] | None = None  # a row from before an update
-        self._tables: dict[int, Table] = {}
+        self._held: tuple[Table, Any] | None = None  # a row from before an update
+        self._tables: dict[int, Table | None] = {}
         self._shown: dict[str, int] = {}
         self._is_passed = False
         self._version = -1
         self._schema = -1
         self._seen: Any = None
+        self._marks: deque[tuple[int, str]] = deque()  # lines, and what is to be told behind them
+        self._is_cut = False  # whether there are lines behind the last transaction that were seen
         self._check()
 
     def read(self, seconds: float) -> Sequence[Event]:
@@ -106,6 +109,10 @@ class SqliteChanges:
             if time.monotonic() >= deadline:
                 return ()
             time.sleep(POLL_SECONDS)
+
+    def mark(self, line: int, tag: str) -> None:
+        """Tell it behind a line that is the end of a transaction, and the last one that was written."""
+        self._marks.append((line, tag))
 
     def close(self) -> None:
         """The connection is the source's."""
@@ -124,15 +131,19 @@ class SqliteChanges:
     def _look(self) -> Sequence[Event]:
         if self._end is not None:
             return self._lines()
+        if self._marks and self._marks[0][0] <= self._behind:
+            return [Mark(self._marks.popleft()[1])]
         if self._limit is not None and self._behind >= self._limit.at["id"]:
             passed, self._is_passed = self._is_passed, True
             return () if passed else [Passed(self._limit.at)]
-        if not self._is_news():
+        if not self._is_news() and not self._is_cut:
             return ()
         self._follow()
-        end, _ = last_line(self._connection, self._names)
-        if self._limit is not None:
-            end = min(end, self._limit.at["id"])
+        last, _ = last_line(self._connection, self._names)
+        end = last if self._limit is None else min(last, self._limit.at["id"])
+        if self._marks:
+            end = min(end, self._marks[0][0])
+        self._is_cut = end < last
         if end <= self._behind:
             return ()
         self._end = end
@@ -197,12 +208,12 @@ class SqliteChanges:
         line, number, op = row[0], row[1], row[2]
         if op != Entry.AFTER:
             yield from self._orphan()
-        if op == Entry.BEGIN:
+        table = None if op == Entry.BEGIN else self._table(number)
+        if table is None:
             return
         if op == Entry.GONE:
-            yield Gone(self._table(number).id, self._micros)
+            yield Gone(table.id, self._micros)
             return
-        table = self._table(number)
         if self._shown.get(table.id.name) != number:
             self._shown[table.id.name] = number
             yield Redefined(table, self._micros)
@@ -211,7 +222,7 @@ class SqliteChanges:
             return
         values = tuple(row[4 : 4 + len(table.columns)])
         if op == Entry.BEFORE:
-            self._held = number, (line, values)
+            self._held = table, (line, values)
         elif op == Entry.AFTER:
             assert self._held is not None  # it is the line before
             before, self._held = self._held[1][1], None
@@ -224,15 +235,16 @@ class SqliteChanges:
     def _orphan(self) -> Iterator[Event]:
         """An update whose row was gone when our trigger was called is a delete."""
         if self._held is not None:
-            number, (line, values) = self._held
+            table, (line, values) = self._held
             self._held = None
-            yield Change(self._table(number), "d", values, None, self._source(line), self._micros)
+            yield Change(table, "d", values, None, self._source(line), self._micros)
 
     def _source(self, line: int) -> str:
         return own_fields(str(self._end), line)
 
-    def _table(self, number: int) -> Table:
-        found = self._tables.get(number)
-        if found is None:
-            found = self._tables[number] = self._keeping.shape(number).to_table(self._mode)
-        return found
+    def _table(self, number: int) -> Table | None:
+        """None of one that is not chosen any more, of which there may still be lines."""
+        if number not in self._tables:
+            found = self._keeping.shape(number).to_table(self._mode)
+            self._tables[number] = found if self._keeping.is_chosen(found.id) else None
+        return self._tables[number]

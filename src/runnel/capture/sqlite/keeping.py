@@ -53,6 +53,9 @@ class Keeping:
     def chosen_tables(self) -> list[TableId]:
         return [table for table in tables_of(self._connection) if self._chosen(table)]
 
+    def is_chosen(self, table: TableId) -> bool:
+        return self._chosen(table)
+
     def make(self) -> None:
         """What is missing, for the tables as they are."""
         if self.is_made() and not self._differences():

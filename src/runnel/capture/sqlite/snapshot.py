@@ -19,6 +19,7 @@ from runnel.capture.sqlite.changes import last_line, own_fields, position_at, ta
 from runnel.capture.sqlite.connecting import connect, told
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names, quoted_name
+from runnel.capture.sqlite.shapes import Shape
 from runnel.capture.tables import Row, Table
 
 ROWS_AT_ONCE = 2_000
@@ -41,22 +42,36 @@ class SqliteSnapshot:
         return self._tables
 
     def estimate(self, table: Table) -> int:
-        name, rowid = quoted_name(table.id.name), self._shapes[table.id.name].rowid
-        if not rowid:
-            return int(self._connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
-        # The first and the last number are found at once, however many there are in between.
-        first, last = (
-            self._connection.execute(f"SELECT {which}({rowid}) FROM {name}").fetchone()[0] for which in ("min", "max")
-        )
-        return 0 if first is None else last - first + 1
+        return estimate_of(self._connection, self._shapes[table.id.name])
 
     def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
-        columns = ", ".join(quoted_name(column.name) for column in table.columns)
-        key = [quoted_name(table.columns[place].name) for place in table.key]
-        order = f" ORDER BY {', '.join(key)}" if key else ""
-        condition, values = _behind(key, after) if after is not None else ("1", [])
-        statement = f"SELECT {columns} FROM {quoted_name(table.id.name)} WHERE {condition}{order}"
-        return _pieces(self._connection.execute(statement, values), table)
+        return _pieces(selected(self._connection, table, after), table)
+
+
+def estimate_of(connection: sqlite3.Connection, shape: Shape) -> int:
+    """About how many rows it has. The first and the last number of a row are found at once, however many there are in
+    between.
+    """
+    name = quoted_name(shape.table)
+    if not shape.rowid:
+        return int(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0])
+    first, last = (
+        connection.execute(f"SELECT {which}({shape.rowid}) FROM {name}").fetchone()[0] for which in ("min", "max")
+    )
+    return 0 if first is None else last - first + 1
+
+
+def selected(
+    connection: sqlite3.Connection, table: Table, after: Row | None, where: str | None = None
+) -> sqlite3.Cursor:
+    """Its rows in the order of the key, from behind a key on."""
+    columns = ", ".join(quoted_name(column.name) for column in table.columns)
+    key = [quoted_name(table.columns[place].name) for place in table.key]
+    order = f" ORDER BY {', '.join(key)}" if key else ""
+    condition, values = _behind(key, after) if after is not None else ("1", [])
+    if where is not None:
+        condition += f" AND ({where}\n)"  # it may end with a comment
+    return connection.execute(f"SELECT {columns} FROM {quoted_name(table.id.name)} WHERE {condition}{order}", values)
 
 
 def _pieces(found: sqlite3.Cursor, table: Table) -> Iterator[Sequence[Row]]:
@@ -76,7 +91,12 @@ def _pieces(found: sqlite3.Cursor, table: Table) -> Iterator[Sequence[Row]]:
 
 
 def _behind(key: list[str], after: Row) -> tuple[str, list[object]]:
-    """Rows with a greater key: greater in a column, and the same in those before it. Nulls are the first of all."""
+    """Rows with a greater key: greater in a column, and the same in those before it. Nulls are the first of all.
+
+    Without nulls a row is compared as a whole, for which SQLite goes straight to its place in the index.
+    """
+    if None not in after:
+        return f"({', '.join(key)}) > ({', '.join('?' * len(key))})", list(after)
     cases: list[str] = []
     values: list[object] = []
     for place, column in enumerate(key):

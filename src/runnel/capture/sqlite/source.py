@@ -17,14 +17,15 @@ from typing import Any
 from runnel.capture.errors import DatabaseBusy
 from runnel.capture.events import Position
 from runnel.capture.forms import Binary
-from runnel.capture.source import Snapshot
+from runnel.capture.source import Chunk, Snapshot
 from runnel.capture.sqlite.changes import SqliteChanges, last_line, position_at
+from runnel.capture.sqlite.chunks import Chunks
 from runnel.capture.sqlite.connecting import connect, told
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
 from runnel.capture.sqlite.shapes import shape_of, tables_of
 from runnel.capture.sqlite.snapshot import snapshot_of
-from runnel.capture.tables import Table, TableId
+from runnel.capture.tables import Row, Table, TableId
 
 TRIM_SECONDS = 1.0  # between two trimmings, unless there is much to trim
 MUCH = 20_000  # lines
@@ -55,6 +56,8 @@ class SqliteSource:
         self._mode = binary
         self._connection = connect(self._path)
         self._keeping = Keeping(self._connection, self._names, chosen)
+        self._chunks = Chunks(self._path, self._connection, self._keeping, self._names, binary)
+        self._changes: SqliteChanges | None = None
         self._trimmed = (0, 0.0)  # up to which line, and when
 
     def close(self) -> None:
@@ -80,12 +83,29 @@ class SqliteSource:
 
     def changes(self, after: Position, until: Position | None = None) -> SqliteChanges:
         with told(self._path):
-            return SqliteChanges(self._connection, self._path, self._keeping, self._names, after, until, self._mode)
+            self._changes = SqliteChanges(
+                self._connection, self._path, self._keeping, self._names, after, until, self._mode
+            )
+            return self._changes
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         with snapshot_of(self._path, self._names, self._mode) as found:
             yield found
+
+    def settle(self) -> None:
+        """A chunk has always seen what was told before."""
+
+    def chunk(self, table: Table, after: Row | None, limit: int, tag: str, where: str | None = None) -> Chunk | None:
+        assert self._changes is not None  # they are open
+        with told(self._path):
+            found = self._chunks.read(table, after, limit, where)
+        if found is None:
+            return None
+        chunk, line = found
+        if chunk.rows or chunk.is_last:
+            self._changes.mark(line, tag)
+        return chunk
 
     def confirm(self, position: Position) -> None:
         """Trims the log now and then; if somebody else is writing, the next time."""
