@@ -3,9 +3,10 @@
     capture = Capture("shop", source, publisher, envelope)
     capture.run()
 
-It begins with a snapshot, unless it has one. Events go out as they come: all that a reading gives are one Kafka
-transaction, whose position says how far into a transaction of the database it leads. Only what is durable in the topics
-is confirmed to the database.
+It begins with a snapshot, unless it has one: of all tables at one position before the first change (`INITIAL`), by
+chunks beside the changes (`INCREMENTAL`), or with none (`NONE`). Events go out as they come: all that a reading gives
+are one Kafka transaction, whose position says how far into a transaction of the database it leads. Only what is durable
+in the topics is confirmed to the database.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidChoice, OtherCapture
-from runnel.capture.events import Change, Event, Position, Redefined
+from runnel.capture.events import Change, Event, Mark, Position
+from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import Publisher
+from runnel.capture.signals import heeded
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
@@ -34,6 +39,7 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds before it is tried again
 WAIT_SECONDS = 0.5  # for changes, before looking whether to stop
 IDLE_MICROS = 5_000_000  # how often the position is written while the log has nothing for us
+SIGNAL_MICROS = 500_000  # how often signals are looked for
 
 
 def present_micros() -> int:
@@ -51,6 +57,7 @@ class Capture:
         transactions: bool = False,
         heartbeat: float = 0.0,
         micros: Callable[[], int] = present_micros,
+        reading: Reading = Reading(),  # noqa: B008  # it never changes
     ) -> None:
         """`transactions` asks for the transaction topic, `heartbeat` for a heartbeat so many seconds apart."""
         self.name = name
@@ -63,8 +70,9 @@ class Capture:
         self._has_transactions = transactions
         self._heartbeat_micros = round(heartbeat * 1_000_000)
         self._micros = micros
+        self._reading = reading
         self._stop = StopRequest()
-        self._written = self._beaten = 0
+        self._written = self._beaten = self._looked = 0
 
     def stop(self) -> None:
         """Let `run` end after what it is at. From any thread, or from a signal's handler."""
@@ -87,16 +95,24 @@ class Capture:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def start(self) -> None:
-        """Take over, and read what is left to be read of the tables."""
+        """Take over, and read what is left to be read of the tables before the changes."""
         self.state = self._publisher.open()
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
-        self._source.prepare()
         if self.state.position is not None:
-            for table in self._source.tables():
-                self.state = self.state.with_table(table, self.state.table(table))  # a new one is pending
-        if not self.state.is_complete:
+            self._keep(without_gone(self.state, self._source))
+        position = self._source.prepare()
+        if self.state.position is not None:
+            self._keep(with_new(self.state, self._source, self._reading.mode))
+        elif self._reading.mode is not Mode.INITIAL:
+            self._begin_streaming(position)
+        if self.state.position is None or self.state.needs_snapshot:
             self._take_snapshot()
+
+    def _begin_streaming(self, position: Position) -> None:
+        tables = [self._source.table(table) for table in self._source.tables()]
+        self._refuse_same_topics(tables)
+        self._keep(streaming_from(position, self._source.connector, tables, self._reading.mode))
 
     # --- the snapshot
 
@@ -106,14 +122,16 @@ class Capture:
             self._refuse_same_topics(tables)
             if self.state.position is None:
                 pending = {str(table.id): TableState() for table in tables}
-                self._publish(Outgoing(), State(self._source.connector, snapshot.position, 0, pending))
+                self._keep(State(self._source.connector, snapshot.position, 0, pending))
             else:
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)
 
     def _catch_up(self, position: Position, snapshot: Snapshot) -> None:
         """Tell what happened since the snapshot that was not read to its end."""
-        unread_tables = {name for name, table in self.state.tables.items() if table.state == "pending"}
+        unread_tables = {
+            name for name, table in self.state.tables.items() if table.state == "pending" and not table.by_chunks
+        }
         stream = Stream(self._envelope, position, transactions=self._has_transactions, left_out=unread_tables)
         changes = self._source.changes(position, snapshot.position)
         try:
@@ -178,41 +196,90 @@ class Capture:
 
     def _stream(self) -> None:
         position = self.state.position
-        assert position is not None  # a snapshot was read to its end
+        assert position is not None  # it was written when the capture began
         changes = self._source.changes(position)
         stream = Stream(self._envelope, position, transactions=self._has_transactions)
+        reading = Incremental(self._source, self._envelope, chunk=self._reading.chunk, rate=self._reading.rate)
         self.is_streaming.set()
         try:
-            while not self._stop.is_set():
-                self._pass_on(changes.read(WAIT_SECONDS), stream)
+            while not self._stop.is_set() and self._heed_signals():
+                self._read_on(reading)
+                seconds = reading.seconds(WAIT_SECONDS, self._micros())
+                self._pass_on(changes.read(seconds), stream, reading)
         finally:
             changes.close()
 
-    def _pass_on(self, events: Sequence[Event], stream: Stream, *, must_write: bool = False) -> None:
+    def _heed_signals(self) -> bool:
+        """They take effect in the state, together with the offset behind them. Not so if there are tables that were not
+        there when this began, which may be meant: those are looked for first, by beginning again.
+        """
+        now = self._micros()
+        if now - self._looked < SIGNAL_MICROS:
+            return True
+        self._looked = now
+        records, end = self._publisher.signals.behind(self.state.signals)
+        if end == self.state.signals:
+            return True
+        tables = self._source.tables()
+        if any(str(table) not in self.state.tables for table in tables):
+            self._looked = 0
+            return False
+        state = heeded(records, self.name, self.state, tables, self._source.table)
+        self._keep(replace(state, signals=end))
+        return True
+
+    def _read_on(self, reading: Incremental) -> None:
+        self._keep(reading.ask(self.state, self._micros()))
+
+    def _pass_on(
+        self,
+        events: Sequence[Event],
+        stream: Stream,
+        reading: Incremental | None = None,
+        *,
+        must_write: bool = False,
+    ) -> None:
         """These events into the topics, and the position behind them."""
         now, out = self._micros(), Outgoing()
-        position = stream.tell(events, out, now)
+        if reading is not None and reading.is_active:
+            position, state = self._told_beside(events, stream, reading, out, now)
+        else:
+            position, state = stream.tell(events, out, now), self.state
+        state = with_tables_of(events, state, position)
         is_due = 0 < self._heartbeat_micros <= now - self._beaten
         if is_due:
             self._envelope.heartbeat(now, out)
         # A reading with nothing for us moves the position on. To write that each time would be much about nothing.
         is_worth_it = must_write or now - self._written >= IDLE_MICROS
-        if out.records or (is_worth_it and position != self.state.position):
+        if out.records or state is not self.state or (is_worth_it and position != self.state.position):
             before = self.state.position
-            self._publish(out, self._with_new_tables(events, position).at(position))
+            self._publish(out, state.at(position))
             self._written = now
             self._beaten = now if is_due else self._beaten
             if before is None or before.at != position.at:
                 with durable("capture.confirm"):
                     self._source.confirm(position)
 
-    def _with_new_tables(self, events: Sequence[Event], position: Position) -> State:
-        """A table that was not there before is told of from its first row on."""
-        state = self.state
-        for event in events:
-            if isinstance(event, Redefined) and str(event.table.id) not in state.tables:
-                state = state.with_table(event.table.id, TableState("complete", None, 0, position.at))
-        return state
+    def _told_beside(
+        self, events: Sequence[Event], stream: Stream, reading: Incremental, out: Outgoing, now: int
+    ) -> tuple[Position, State]:
+        """With the rows of chunks where they belong."""
+        state, start = self.state, 0
+        for place, event in enumerate(events):
+            if isinstance(event, Mark):
+                position = stream.tell(events[start:place], out, now)
+                start = place + 1
+                state = reading.tell(event, state, position, out, now)
+            else:
+                reading.note(event)
+        if state is not self.state:
+            self.progress.show(state)
+        return stream.tell(events[start:], out, now), state
+
+    def _keep(self, state: State) -> None:
+        """A state that leads to no records."""
+        if state is not self.state:
+            self._publish(Outgoing(), state)
 
     def _publish(self, out: Outgoing, state: State) -> None:
         self.state = self._publisher.publish(out, state)

@@ -9,6 +9,7 @@ from typing import Final
 from runnel.capture.errors import InvalidName, TableMissing, UnknownAddress
 from runnel.capture.forms import Binary
 from runnel.capture.selection import Selection
+from runnel.capture.signals import SUFFIX
 from runnel.capture.source import Source
 from runnel.capture.sqlite import SqliteSource
 
@@ -33,8 +34,8 @@ def open_source(address: str, name: str, selection: Selection, *, binary: Binary
 
 
 def check_name(what: str, name: str) -> None:
-    """That it can be part of the name of a topic."""
-    if not NAME.fullmatch(name):
+    """That it can be part of the name of a topic, and that the topic is not that of another capture's signals."""
+    if not NAME.fullmatch(name) or name.endswith(SUFFIX):
         raise InvalidName(what, name)
 
 

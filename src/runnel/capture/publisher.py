@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from runnel.capture.outgoing import Outgoing, Page
+from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
+from runnel.capture.signals import Signals
 from runnel.capture.state import State, read_state, topic_of
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
@@ -56,6 +58,7 @@ class Publisher:
         """`partitions` and `configs` are of topics that are not there yet."""
         self.name = name
         self.state = State()
+        self.signals = Signals(cluster, name)
         self._cluster = cluster
         self._admin = admin
         self._partitions = partitions
@@ -67,6 +70,7 @@ class Publisher:
     def open(self) -> State:
         """Take over; what was committed last."""
         self._have(topic_of(self.name), 1, STATE_CONFIGS)
+        self._have(self.signals.topic, 1, SIGNAL_CONFIGS)
         with durable("capture.init"):
             self._transaction.init()
         self.state = read_state(self._cluster, self.name)

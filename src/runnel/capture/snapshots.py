@@ -51,11 +51,17 @@ class Progress:
     def percent(self) -> float:
         return 100.0 if self.estimate <= 0 else min(100.0, 100.0 * self.read / self.estimate)
 
+    def show(self, state: State) -> None:
+        """What was read by chunks, and what is left."""
+        self.read = sum(table.rows for table in state.tables.values())
+        self.estimate = sum(max(table.rows, table.about or 0) for table in state.tables.values())
+
 
 def unread(snapshot: Snapshot, state: State) -> list[Table]:
-    """The tables that are not read to their end, those that were begun first."""
-    tables = [table for table in snapshot.tables() if state.table(table.id).state != "complete"]
-    return sorted(tables, key=lambda table: state.table(table.id).state != "reading")
+    """The tables that are not read to their end, those that were begun first; none of those that are read by chunks."""
+    told = {table.id: state.table(table.id) for table in snapshot.tables()}
+    tables = [table for table in snapshot.tables() if told[table.id].is_left and not told[table.id].by_chunks]
+    return sorted(tables, key=lambda table: told[table.id].state != "reading")
 
 
 def pieces(snapshot: Snapshot, table: Table, told: TableState, *, is_end: bool) -> Iterator[Piece]:

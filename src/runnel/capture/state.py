@@ -1,12 +1,17 @@
 """How far a capture is: records of a compacted topic, `runnel.capture.<name>`, of one partition.
 
     position             {"connector": "sqlite", "at": {...}, "index": 0, "step": 12}
+    signals              {"offset": 3, "paused": false}
     table:main.orders    {"state": "reading", "key": [4711], "rows": 4711}
+    table:main.items     {"state": "reading", "by": "chunks", "key": [9], "columns": ["id int64"], "rows": 9}
     table:main.clicks    {"state": "complete", "rows": 99, "since": {...}}
 
 They are written in the same Kafka transaction as the records that lead there. `step` counts those transactions, so that
 whoever does not know whether the last one was committed can look. A table's `since` is the position from which on its
 topic is complete: all rows of a snapshot there, and every change behind it.
+
+A table is `pending` before its first row is read, `reading`, and then `complete`. One of which some rows were read and
+no more, because that was stopped or because of a filter, is `partial`; its changes are told all the same.
 """
 
 from __future__ import annotations
@@ -23,47 +28,89 @@ from runnel.client.cluster import Cluster
 from runnel.client.committed import committed
 
 POSITION = "position"
+SIGNALS = "signals"
 OF_TABLE = "table:"
 BYTES = "base64"  # what stands for bytes in a key that is kept
+CHUNKS = "chunks"
 
-Progress: TypeAlias = Literal["pending", "reading", "complete"]
+Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
 
 
 @dataclass(frozen=True)
 class TableState:
+    """`columns` are those of the key by which chunks are read, with their types: a key of others says nothing of them.
+    `about` is how many rows there were, about, when chunks of it began to be read.
+    """
+
     state: Progress = "pending"
     key: Row | None = None  # of the last row that was read
     rows: int = 0
     since: Mapping[str, Any] | None = None
+    by_chunks: bool = False
+    columns: tuple[str, ...] = ()
+    where: str | None = None
+    about: int | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is something left to be read of it."""
+        return self.state in ("pending", "reading")
+
+    @property
+    def percent(self) -> float | None:
+        """How much of it was read, about; None where nobody knows."""
+        if not self.is_left:
+            return 100.0 if self.state == "complete" else None
+        return round(min(100.0, 100.0 * self.rows / self.about), 1) if self.about else None
 
     def to_json(self) -> str:
         told: dict[str, Any] = {"state": self.state, "rows": self.rows}
         if self.key is not None:
             told["key"] = [_kept(value) for value in self.key]
-        if self.since is not None:
-            told["since"] = self.since
-        return _json(told)
+        if self.by_chunks:
+            told["by"] = CHUNKS
+        if self.columns:
+            told["columns"] = self.columns
+        optional = {"since": self.since, "where": self.where, "about": self.about}
+        return _json(told | {name: value for name, value in optional.items() if value is not None})
 
     @classmethod
     def from_json(cls, text: bytes) -> TableState:
         told = json.loads(text)
-        key = tuple(_taken(value) for value in told["key"]) if "key" in told else None
-        return cls(told["state"], key, told["rows"], told.get("since"))
+        return cls(
+            told["state"],
+            tuple(_taken(value) for value in told["key"]) if "key" in told else None,
+            told["rows"],
+            told.get("since"),
+            told.get("by") == CHUNKS,
+            tuple(told.get("columns", ())),
+            told.get("where"),
+            told.get("about"),
+        )
 
 
 @dataclass(frozen=True)
 class State:
-    """`connector` is "" and `position` None before anything was written."""
+    """`connector` is "" and `position` None before anything was written. `signals` is the offset behind the last signal
+    that took effect; `is_paused` says that no chunks are to be read.
+    """
 
     connector: str = ""
     position: Position | None = None
     step: int = 0
     tables: Mapping[str, TableState] = field(default_factory=dict)
+    signals: int = 0
+    is_paused: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether every table was read."""
-        return self.position is not None and all(table.state == "complete" for table in self.tables.values())
+        """Whether nothing is left to be read of any table."""
+        return self.position is not None and not any(table.is_left for table in self.tables.values())
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether a table is left that is read at one position, and not by chunks."""
+        return any(table.is_left and not table.by_chunks for table in self.tables.values())
 
     def table(self, table: TableId) -> TableState:
         return self.tables.get(str(table), TableState())
@@ -71,17 +118,26 @@ class State:
     def at(self, position: Position) -> State:
         return replace(self, position=position)
 
-    def with_table(self, table: TableId, told: TableState) -> State:
+    def with_table(self, table: TableId | str, told: TableState) -> State:
         return replace(self, tables={**self.tables, str(table): told})
 
-    def changes_from(self, before: State) -> Iterator[tuple[str, str]]:
+    def without(self, table: TableId | str) -> State:
+        """As if it had never been captured: if it comes back, it is read again."""
+        return replace(self, tables={name: told for name, told in self.tables.items() if name != str(table)})
+
+    def changes_from(self, before: State) -> Iterator[tuple[str, str | None]]:
         """The records that lead from one to this; the position is always among them."""
         assert self.position is not None
         told = {"connector": self.connector, "at": self.position.at, "index": self.position.index, "step": self.step}
         yield POSITION, _json(told)
+        if (self.signals, self.is_paused) != (before.signals, before.is_paused):
+            yield SIGNALS, _json({"offset": self.signals, "paused": self.is_paused})
         for name, table in self.tables.items():
             if before.tables.get(name) != table:
                 yield f"{OF_TABLE}{name}", table.to_json()
+        for name in before.tables:
+            if name not in self.tables:
+                yield f"{OF_TABLE}{name}", None
 
 
 def topic_of(name: str) -> str:
@@ -107,7 +163,9 @@ def _state(told: Mapping[str, bytes | None]) -> State:
         if key.startswith(OF_TABLE) and value is not None
     }
     found = json.loads(position)
-    return State(found["connector"], Position(found["at"], found["index"]), found["step"], tables)
+    signals = json.loads(told.get(SIGNALS) or '{"offset":0,"paused":false}')
+    at = Position(found["at"], found["index"])
+    return State(found["connector"], at, found["step"], tables, signals["offset"], signals["paused"])
 
 
 def _kept(value: Any) -> Any:

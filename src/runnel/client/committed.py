@@ -9,6 +9,7 @@ from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
 from runnel.client.fetch import Fetcher
+from runnel.client.metadata import Place
 
 
 def committed(cluster: Cluster, topic: str) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -16,8 +17,15 @@ def committed(cluster: Cluster, topic: str) -> Iterator[tuple[bytes | None, byte
     places = cluster.topic(topic, fresh=True).places
     starts, ends = positions.earliest(cluster, places), positions.latest(cluster, places)
     for place in places:
-        for fetched in Fetcher(cluster).read(*place, starts[place], ends[place]):
-            origin = Origin(*place, fetched.start, fetched.end)
-            batches = [each for part in fetched.parts for each in each_batch(part)]
-            for block in decode(batches, ("key", "value"), origin):
-                yield from zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True)
+        yield from committed_between(cluster, place, starts[place], ends[place])
+
+
+def committed_between(
+    cluster: Cluster, place: Place, start: int, end: int
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values of a partition, from an offset to before another."""
+    for fetched in Fetcher(cluster).read(*place, start, end):
+        origin = Origin(*place, fetched.start, fetched.end)
+        batches = [each for part in fetched.parts for each in each_batch(part)]
+        for block in decode(batches, ("key", "value"), origin):
+            yield from zip(block.column("key").to_pylist(), block.column("value").to_pylist(), strict=True)

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 from runnel.capture import capture as captures
 from runnel.capture.capture import Capture
+from runnel.capture.chosen import Mode, Reading
 from runnel.capture.envelope import Envelope
+from runnel.capture.incremental import CHUNK_ROWS
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.selection import Selection
 from runnel.capture.source import Source
@@ -23,6 +25,18 @@ from runnel.client.cluster import Cluster
 from runnel.durable import VARIABLE, watched
 
 LIMIT_SECONDS = 120.0
+
+
+class Way(NamedTuple):
+    """How tables are read: which are left out, and how many signals there are to be heeded."""
+
+    mode: Mode = Mode.INITIAL
+    without: tuple[str, ...] = ()
+    signals: int = 0
+
+
+INITIAL = Way()
+BY_CHUNKS = Way(Mode.INCREMENTAL, (r"main\.loose",))
 
 processes = get_context("forkserver")
 processes.set_forkserver_preload(["runnel.capture.sqlite", __name__])
@@ -34,9 +48,13 @@ def capture_of(
     chosen = selection or Selection()
     partitions = options.pop("partitions", 1)
     schemas = options.pop("schemas", False)
+    reading = Reading(
+        options.pop("snapshot", Mode.INITIAL), options.pop("chunk", CHUNK_ROWS), options.pop("rate", None)
+    )
     cluster = Cluster(bootstrap)
     publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
-    capture = Capture(name, source, publisher, Envelope(name, source, chosen, schemas=schemas), **options)
+    envelope = Envelope(name, source, chosen, schemas=schemas)
+    capture = Capture(name, source, publisher, envelope, reading=reading, **options)
     capture.run = _closing(capture.run, cluster)  # type: ignore[method-assign]
     return capture
 
@@ -84,34 +102,54 @@ def caught_up(capture: Capture, source: Source) -> None:
     wait_until(lambda: source.behind(capture.state.position) == 0 and not capture.state.position.index)  # type: ignore[arg-type,union-attr]
 
 
-def _prepare(path: str, name: str, bootstrap: str, small: int) -> tuple[Capture, SqliteSource, SqliteSource]:
+def _prepare(path: str, name: str, bootstrap: str, small: int, way: Way) -> tuple[Capture, SqliteSource, SqliteSource]:
     """With pieces of few rows, so that there are many steps; a capture, its source, and one to look with."""
     changes.AT_ONCE = snapshot.ROWS_AT_ONCE = small
     source.TRIM_SECONDS = 0.0
     captures.WAIT_SECONDS = 0.02
-    database, looking = (SqliteSource(path, name, Selection().has) for _ in range(2))
-    return capture_of(name, database, bootstrap, transactions=True), database, looking
+    captures.SIGNAL_MICROS = 20_000
+    chosen = Selection(without_tables=way.without)
+    database, looking = (SqliteSource(path, name, chosen.has) for _ in range(2))
+    capture = capture_of(
+        name, database, bootstrap, chosen, transactions=True, snapshot=way.mode, chunk=max(1, small // 2)
+    )
+    return capture, database, looking
 
 
-def live(path: str, name: str, bootstrap: str, die_at: str, small: int, until_still: bool) -> None:
+def is_still(capture: Capture, looking: SqliteSource, way: Way) -> bool:
+    """Whether nothing is left to be told."""
+    state = capture.state
+    is_read = capture.is_streaming.is_set() and state.is_complete and state.signals >= way.signals
+    return bool(is_read and not state.position.index and looking.behind(state.position) == 0)  # type: ignore[union-attr,arg-type]
+
+
+def live(path: str, name: str, bootstrap: str, die_at: str, small: int, until_still: bool, way: Way) -> None:
     os.environ[VARIABLE] = die_at
-    capture, _, looking = _prepare(path, name, bootstrap, small)
+    capture, _, looking = _prepare(path, name, bootstrap, small, way)
     if until_still:
         with running(capture):
-            caught_up(capture, looking)
+            wait_until(lambda: is_still(capture, looking, way))
     else:
         capture.run()
 
 
-def started(path: str, name: str, bootstrap: str, die_at: str = "", small: int = 5, until_still: bool = False) -> Any:
-    process = processes.Process(target=live, args=(path, name, bootstrap, die_at, small, until_still))
+def started(
+    path: str,
+    name: str,
+    bootstrap: str,
+    die_at: str = "",
+    small: int = 5,
+    until_still: bool = False,
+    way: Way = INITIAL,
+) -> Any:
+    process = processes.Process(target=live, args=(path, name, bootstrap, die_at, small, until_still, way))
     process.start()
     return process
 
 
-def lived(path: str, name: str, bootstrap: str, die_at: str = "", small: int = 5) -> bool:
+def lived(path: str, name: str, bootstrap: str, die_at: str = "", small: int = 5, way: Way = INITIAL) -> bool:
     """Live in a process of its own, until nothing is left to be told, or until it is killed there; whether it was."""
-    process = started(path, name, bootstrap, die_at, small, until_still=True)
+    process = started(path, name, bootstrap, die_at, small, until_still=True, way=way)
     process.join()
     code = process.exitcode
     process.close()
@@ -123,10 +161,10 @@ class Died(BaseException):
     """What stands for a kill in a process that must go on."""
 
 
-def lived_here(path: str, name: str, bootstrap: str, die_at: str = "", small: int = 5) -> bool:
+def lived_here(path: str, name: str, bootstrap: str, die_at: str = "", small: int = 5, way: Way = INITIAL) -> bool:
     """As `lived`, in this process: at its place the capture is cut off by an error that nobody catches."""
-    kept = changes.AT_ONCE, snapshot.ROWS_AT_ONCE, source.TRIM_SECONDS, captures.WAIT_SECONDS
-    capture, database, looking = _prepare(path, name, bootstrap, small)
+    kept = changes.AT_ONCE, snapshot.ROWS_AT_ONCE, source.TRIM_SECONDS, captures.WAIT_SECONDS, captures.SIGNAL_MICROS
+    capture, database, looking = _prepare(path, name, bootstrap, small, way)
     reached: Counter[str] = Counter()
 
     def die(place: str) -> None:
@@ -142,20 +180,16 @@ def lived_here(path: str, name: str, bootstrap: str, die_at: str = "", small: in
         except BaseException as error:
             errors.append(error)
 
-    def is_still() -> bool:
-        position = capture.state.position
-        still = capture.is_streaming.is_set() and position is not None and not position.index
-        return bool(errors) or (still and looking.behind(position) == 0)  # type: ignore[arg-type]
-
     thread = threading.Thread(target=run)
     try:
         with watched(die):
             thread.start()
-            wait_until(is_still, "an end")
+            wait_until(lambda: errors or is_still(capture, looking, way), "an end")
             capture.stop()
             thread.join()
     finally:
-        changes.AT_ONCE, snapshot.ROWS_AT_ONCE, source.TRIM_SECONDS, captures.WAIT_SECONDS = kept
+        changes.AT_ONCE, snapshot.ROWS_AT_ONCE, source.TRIM_SECONDS, captures.WAIT_SECONDS = kept[:4]
+        captures.SIGNAL_MICROS = kept[4]
         database.close()
         looking.close()
     for error in errors:

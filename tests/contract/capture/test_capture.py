@@ -131,7 +131,7 @@ def test_a_table_that_is_chosen_later_is_read_then(broker, database, name):
     database.execute("INSERT INTO pairs VALUES ('b', 1, 1)", "UPDATE orders SET price = 12")
     source, looking = database.source(name), database.source(name)
     with running(capture_of(name, source, broker.bootstrap)) as capture:
-        wait_until(capture.is_streaming.is_set)
+        wait_until(lambda: capture.is_streaming.is_set() and capture.state.is_complete)
         database.execute("UPDATE pairs SET v = 2 WHERE a = 'a'")
         caught_up(capture, looking)
     topics = committed(broker.bootstrap, f"{name}.")

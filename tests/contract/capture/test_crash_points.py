@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 import runnel.capture
+from runnel.capture.chosen import Mode
 from runnel.capture.state import read_state
 from runnel.client.cluster import Cluster
-from tests.contract.capture.lives import lived, lived_here
+from tests.contract.capture.lives import BY_CHUNKS, Way, lived, lived_here
+from tests.contract.capture.signalling import signal
 from tests.contract.capture.topics import check_transactions, committed, rebuilt
 
 # Of each step the times at which it is interrupted, in a life that reads tables and in one that only goes on.
 FIRST_LIFE = {
     "capture.init": [1],
-    "capture.topic": [1, 2],
+    "capture.topic": [1, 2, 3],
     "capture.sqlite.make": [1],
     "capture.write": [2, 4],
     "capture.state": [1, 3],
@@ -27,12 +29,28 @@ SECOND_LIFE = {
     "capture.confirm": [1],
     "capture.sqlite.trim": [1],
 }
+# A life that reads tables by chunks, and tells what happened while nobody read.
+CHUNKS_LIFE = {
+    "capture.init": [1],
+    "capture.write": [1, 2, 3],
+    "capture.state": [1, 2],
+    "capture.commit": [1, 2, 3, 4],
+    "capture.confirm": [1],
+    "capture.sqlite.trim": [1],
+}
+# A life that heeds a signal.
+SIGNAL_LIFE = {"capture.write": [1], "capture.state": [1], "capture.commit": [1, 2, 3]}
 ELSEWHERE = {"capture.sqlite.remove", "capture.sqlite.follow"}  # tests/unit/capture/sqlite/test_keeping.py
 
 
 def first_times(points):
     """Few of them, for a quick look: the others are tried with killed processes."""
     return steps({name: times[:1] for name, times in points.items()})
+
+
+def few(points, *quick):
+    """The first times of all steps; those that are not to be tried each time are of the tier that takes longer."""
+    return [step if step in quick else pytest.param(step, marks=pytest.mark.servers) for step in first_times(points)]
 
 
 def steps(points):
@@ -72,7 +90,7 @@ def make(path):
     )
 
 
-def check(path, name, broker, columns=("id", "name")):
+def check(path, name, broker, columns=("id", "name"), has_loose=True):
     topics = committed(broker.bootstrap, f"{name}.")
     with Cluster(broker.bootstrap) as cluster:
         state = read_state(cluster, name)
@@ -83,10 +101,10 @@ def check(path, name, broker, columns=("id", "name")):
     connection.close()
     found = rebuilt(topics[f"{name}.main.orders"], complete_from=state.tables["main.orders"].since["id"])
     assert {tuple(row.get(column) for column in columns) for row in found.rows.values()} == set(orders)
-    bag = rebuilt(topics[f"{name}.main.loose"]).bag
-    assert sorted(text for text, count in bag.items() for _ in range(count)) == sorted(
-        f'{{"x": {x}}}' for (x,) in loose
-    )
+    if has_loose:
+        bag = rebuilt(topics[f"{name}.main.loose"]).bag
+        found = sorted(text for text, count in bag.items() for _ in range(count))
+        assert found == sorted(f'{{"x": {x}}}' for (x,) in loose)
     check_transactions(topics, name)
 
 
@@ -114,6 +132,28 @@ def interrupt_a_stream(live, path, name, broker, step):
     check(path, name, broker, ("id", "name", "city"))
 
 
+def interrupt_chunks(live, path, name, broker, step):
+    make(path)
+    assert live(path, name, broker.bootstrap, "capture.commit:before:4", way=BY_CHUNKS)
+    execute(path, "UPDATE orders SET name = 'b' WHERE id % 3 = 0", "DELETE FROM orders WHERE id IN (1, 12)")
+    execute(path, "INSERT INTO orders VALUES (20, 'c')", "UPDATE orders SET id = 0 WHERE id = 11")
+    assert live(path, name, broker.bootstrap, step, way=BY_CHUNKS)
+    execute(path, "UPDATE orders SET name = 'd' WHERE id % 2 = 0", "UPDATE orders SET id = 30 WHERE id = 2")
+    assert not live(path, name, broker.bootstrap, way=BY_CHUNKS)
+    check(path, name, broker, has_loose=False)
+
+
+def interrupt_a_signal(live, path, name, broker, step):
+    make(path)
+    none = Way(Mode.NONE)
+    assert not live(path, name, broker.bootstrap, way=none)
+    signal(broker.bootstrap, name, "execute-snapshot", {"data-collections": ["main.orders"]})
+    assert live(path, name, broker.bootstrap, step, way=none)
+    execute(path, "UPDATE orders SET name = 'b' WHERE id % 3 = 0")
+    assert not live(path, name, broker.bootstrap, way=none._replace(signals=1))
+    check(path, name, broker, has_loose=False)
+
+
 @pytest.mark.parametrize("step", [*first_times(FIRST_LIFE), "capture.commit:before:3", "capture.commit:after:3"])
 def test_a_snapshot_goes_on_wherever_it_was_cut_off(broker, path, step):
     interrupt_a_snapshot(lived_here, path, "first-" + step.replace(":", "-"), broker, step)
@@ -122,6 +162,16 @@ def test_a_snapshot_goes_on_wherever_it_was_cut_off(broker, path, step):
 @pytest.mark.parametrize("step", first_times(SECOND_LIFE))
 def test_a_stream_goes_on_wherever_it_was_cut_off(broker, path, step):
     interrupt_a_stream(lived_here, path, "second-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.parametrize("step", few(CHUNKS_LIFE, "capture.commit:before:1", "capture.commit:after:1"))
+def test_chunks_go_on_wherever_they_were_cut_off(broker, path, step):
+    interrupt_chunks(lived_here, path, "chunks-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.parametrize("step", few(SIGNAL_LIFE, "capture.commit:before:1", "capture.commit:after:1"))
+def test_a_signal_takes_effect_once_wherever_it_was_cut_off(broker, path, step):
+    interrupt_a_signal(lived_here, path, "signal-" + step.replace(":", "-"), broker, step)
 
 
 @pytest.mark.soak
@@ -134,6 +184,31 @@ def test_a_snapshot_goes_on_wherever_its_process_was_killed(broker, path, step):
 @pytest.mark.parametrize("step", steps(SECOND_LIFE))
 def test_a_stream_goes_on_wherever_its_process_was_killed(broker, path, step):
     interrupt_a_stream(lived, path, "killed-second-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", steps(CHUNKS_LIFE))
+def test_chunks_go_on_wherever_their_process_was_killed(broker, path, step):
+    interrupt_chunks(lived, path, "killed-chunks-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", steps(SIGNAL_LIFE))
+def test_a_signal_takes_effect_once_wherever_its_process_was_killed(broker, path, step):
+    interrupt_a_signal(lived, path, "killed-signal-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.servers
+def test_chunks_come_to_the_end_though_each_life_ends_at_its_first_commit(broker, path):
+    make(path)
+    for attempt in range(60):
+        if not lived_here(path, "each", broker.bootstrap, "capture.commit:after:1", way=BY_CHUNKS):
+            break
+        if attempt < 8:
+            execute(path, f"UPDATE orders SET name = '{attempt}' WHERE id % 5 = {attempt % 5}")
+    else:
+        pytest.fail("it did not come to its end")
+    check(path, "each", broker, has_loose=False)
 
 
 def test_a_capture_that_is_cut_off_at_each_of_its_commits_comes_to_the_end_when_they_do(broker, path):

@@ -81,6 +81,10 @@ def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
             assert record.key not in table.rows, f"a tombstone of {record.key}, which is there"
             continue
         value = record.value
+        if value["op"] == "t":
+            table.rows.clear()
+            table.bag.clear()
+            continue
         line = value["source"].get("line") or value["source"].get("lsn") or 0
         _check_once(record, line, told, lines)
         # A row that may have changed unseen is told as it is.

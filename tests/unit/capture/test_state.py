@@ -1,6 +1,9 @@
 """How far a capture is, as it is kept."""
 
-from runnel.capture.state import TableState
+from dataclasses import replace
+
+from runnel.capture.events import Position
+from runnel.capture.state import State, TableState
 
 
 def test_a_key_is_kept_as_it_is():
@@ -12,3 +15,31 @@ def test_a_key_is_kept_as_it_is():
 def test_a_complete_table_says_from_where_on():
     kept = TableState("complete", None, 3, {"id": 7})
     assert TableState.from_json(kept.to_json().encode()) == kept
+
+
+def test_a_table_that_is_read_by_chunks_is_kept_with_all_that_is_needed_to_go_on():
+    kept = TableState("reading", (b"\x00", 3), 3, {"id": 7}, True, ("a bytes", "b int64"), "b > 2", 100)
+    assert TableState.from_json(kept.to_json().encode()) == kept
+    assert kept.percent == 3.0
+
+
+def test_a_table_that_is_forgotten_is_taken_out_of_the_topic():
+    before = State("sqlite", Position({"id": 1}), 1, {"main.a": TableState(), "main.b": TableState()})
+    records = dict(before.without("main.a").changes_from(before))
+    assert records.keys() == {"position", "table:main.a"}
+    assert records["table:main.a"] is None
+
+
+def test_signals_are_written_when_one_took_effect():
+    before = State("sqlite", Position({"id": 1}), 1)
+    records = dict(replace(before, signals=3, is_paused=True).changes_from(before))
+    assert records["signals"] == '{"offset":3,"paused":true}'
+
+
+def test_only_what_is_read_at_one_position_needs_a_snapshot():
+    chunks = TableState("pending", by_chunks=True)
+    state = State("sqlite", Position({"id": 1}), 1, {"main.a": chunks, "main.b": TableState("partial")})
+    assert not state.needs_snapshot
+    assert not state.is_complete
+    assert state.with_table("main.c", TableState()).needs_snapshot
+    assert state.without("main.a").is_complete

@@ -1,0 +1,298 @@
+"""Chunks of PostgreSQL's tables, and what they have seen."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import psycopg
+import pytest
+
+from runnel.capture.chosen import Mode
+from runnel.capture.errors import TableMissing
+from runnel.capture.events import Change, Ended, Mark
+from tests.contract.capture.captured_postgres import Database, wait_for
+from tests.contract.capture.lives import capture_of, caught_up, running
+from tests.contract.capture.postgres.test_convergence import TABLES, write
+from tests.contract.capture.topics import committed
+
+pytestmark = pytest.mark.servers
+
+
+@contextmanager
+def unseen(database: Database, statement: str) -> Iterator[None]:
+    """A statement whose commit is in the log, and told, and not seen by others until the block is over: it waits for a
+    standby that never comes.
+    """
+    with closing(database.connect()) as connection:
+        waits = f"SELECT FROM pg_stat_activity WHERE pid = {connection.info.backend_pid} AND wait_event = 'SyncRep'"
+        is_waiting = threading.Event()
+
+        def run() -> None:
+            while not is_waiting.is_set():  # the server takes a moment to heed its new setting
+                connection.execute("SELECT pg_logical_emit_message(true, 'runnel.capture.nobody', '')")
+            connection.execute(statement.encode())
+
+        set_standby(database, "nosuch")
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            wait_for(lambda: database.ask(waits))
+            is_waiting.set()
+            database.run(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
+            yield
+        finally:
+            is_waiting.set()
+            set_standby(database, "")
+            thread.join()
+
+
+def set_standby(database: Database, name: str) -> None:
+    database.run(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'", "SELECT pg_reload_conf()")
+    wait_for(lambda: database.ask("SHOW synchronous_standby_names") == [(name,)])
+
+
+def rows_of(broker, name: str, schema: str, table: str = "t"):
+    return committed(broker.bootstrap, f"{name}.{schema}.{table}").get(f"{name}.{schema}.{table}", [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("UPDATE t SET v = 'new' WHERE id = 40", {40: "new"}),
+        ("UPDATE t SET id = 50, v = 'new' WHERE id = 40", {40: None, 50: "new"}),
+        ("DELETE FROM t WHERE id = 40", {40: None}),
+    ],
+)
+def test_a_change_that_is_told_before_others_see_it_is_the_last_word_of_its_key(
+    broker, database: Database, monkeypatch, statement, expected
+):
+    """The race between commit and visibility: the changes tell of a transaction, and a chunk that is read afterwards
+    does not see it yet.
+    """
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v text)")
+    database.run("INSERT INTO t SELECT i, 'old' FROM generate_series(1, 40) i")
+    source, name = database.source(), database.schema
+    chunk, is_told = source.chunk, threading.Event()
+
+    def when_told(table, after, *rest):
+        return None if after is not None and not is_told.is_set() else chunk(table, after, *rest)
+
+    monkeypatch.setattr(source, "chunk", when_told)
+    capture = capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=16)
+    with running(capture):
+        wait_for(lambda: any(table.rows == 16 for table in capture.state.tables.values()))
+        with unseen(database, statement):
+            wait_for(lambda: any(each.op in ("u", "d") for each in rows_of(broker, name, database.schema)))
+            assert database.ask("SELECT v FROM t WHERE id = 40") == [("old",)], "the race did not happen"
+            is_told.set()
+            wait_for(lambda: capture.state.is_complete)
+            assert database.ask("SELECT v FROM t WHERE id = 40") == [("old",)], "the race did not happen"
+        database.run("INSERT INTO t VALUES (60, 'end')")
+        wait_for(lambda: rows_of(broker, name, database.schema)[-1].op == "c")
+    last = {json.loads(each.key)["id"]: each.value for each in rows_of(broker, name, database.schema)}
+    assert {key: value and value["after"] and value["after"]["v"] for key, value in last.items()} == {
+        **dict.fromkeys(range(1, 40), "old"),
+        **expected,
+        60: "end",
+    }
+
+
+def test_a_chunk_waits_for_what_ran_when_the_changes_were_opened(database: Database):
+    """What was told in a former life may not be seen yet."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    source = database.source()
+    position = source.prepare()
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (2)")
+        source.changes(position)
+        table = source.table(database.table("t"))
+        assert source.chunk(table, None, 10, "a") is None
+        assert source.chunk(table, None, 10, "b") is None
+        other.execute("COMMIT")
+    found = source.chunk(table, None, 10, "c")
+    assert found is not None
+    assert found.rows == [("1",), ("2",)]
+    source.settle()
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (3)")
+        assert source.chunk(table, None, 10, "d") is None
+        other.execute("ROLLBACK")
+    assert source.chunk(table, None, 10, "e") is not None
+
+
+def test_a_transaction_that_is_open_while_a_chunk_is_read_is_not_seen_by_it(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 1)")
+    source = database.source()
+    changes = source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    assert source.chunk(table, None, 10, "first") is not None
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("UPDATE t SET v = 2 WHERE id = 1")
+        chunk = source.chunk(table, None, 10, "second")
+        other.execute("COMMIT")
+    assert chunk is not None
+    database.run("UPDATE t SET v = 3 WHERE id = 2")
+    events: list[object] = []
+    wait_for(lambda: events.extend(changes.read(0.2)) or len([e for e in events if isinstance(e, Change)]) == 2)
+    assert [event.tag for event in events if isinstance(event, Mark)] == ["first", "second"]
+    assert [chunk.sees(event.id) for event in events if isinstance(event, Ended)] == [False, False]
+    again = source.chunk(table, None, 10, "third")
+    assert again is not None
+    assert [again.sees(event.id) for event in events if isinstance(event, Ended)] == [True, True]
+
+
+def test_a_table_that_somebody_is_altering_is_read_later(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    assert source.chunk(table, None, 10, "a") is not None
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("ALTER TABLE t ALTER v TYPE text")
+        assert source.chunk(table, None, 10, "b") is None
+        other.execute("COMMIT")
+    wait_for(lambda: source.chunk(table, None, 10, "c") is not None)
+    database.run("DROP TABLE t")
+    with pytest.raises(TableMissing):
+        source.chunk(table, None, 10, "d")
+
+
+def test_a_key_of_other_columns_begins_anew(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, other int NOT NULL)", "INSERT INTO t VALUES (1, 1)")
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    database.run("ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (other)")
+    found = source.chunk(table, ("0",), 10, "a")
+    assert found is not None
+    assert (found.rows, found.is_last, found.table.key) == ((), False, (1,))
+    fresh = source.chunk(table, None, 10, "b")
+    assert fresh is not None
+    assert fresh.rows == [("1", "1")]
+
+
+def test_a_large_value_that_an_update_left_as_it_was_is_in_the_topic(broker, database: Database):
+    """What is told of the update has not got it. So the row must be told whole before or after it."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY, n int, v text)", "ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.run("INSERT INTO t SELECT i, 0, repeat('x', 5000) FROM generate_series(1, 60) i")
+    source, name = database.source(), database.schema
+    with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=3)) as capture:
+        wait_for(lambda: capture.state.tables)
+        number = 0
+        while not capture.state.is_complete:
+            number += 1
+            assert number < 100_000
+            database.run(f"UPDATE t SET n = n + 1 WHERE id = {number % 60 + 1}")
+        caught_up(capture, database.source(name=f"{name}_looking"))
+    whole = {each.key for each in rows_of(broker, name, database.schema) if each.value["after"]["v"] == "x" * 5000}
+    assert len(whole) == 60
+
+
+def test_messages_that_mark_chunks_are_nobodys(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    changes = source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    database.run("SELECT pg_logical_emit_message(true, 'runnel.capture.other', 'x')")
+    wait_for(lambda: source.chunk(table, None, 10, "own") is not None)
+    database.run("INSERT INTO t VALUES (1)")
+    events: list[object] = []
+    wait_for(lambda: events.extend(changes.read(0.2)) or any(isinstance(each, Ended) for each in events))
+    assert [type(each).__name__ for each in events if type(each).__name__ != "Passed"] == [
+        "Mark",
+        "Began",
+        "Change",
+        "Ended",
+    ]
+
+
+def test_a_capture_that_is_stopped_again_and_again_while_writers_write_converges(broker, database: Database, seed: int):
+    database.run(*TABLES)
+    chance, name = random.Random(seed), database.schema
+    for number in range(30):
+        database.run(f"INSERT INTO plain SELECT {number} * 100 + i, 'x', 0 FROM generate_series(1, 10) i")
+    writers = [threading.Thread(target=write, args=(database, f"{seed}/{number}", 60)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        source = database.source()
+        with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=5)) as capture:
+            step = capture.state.step + chance.randrange(3, 30)
+            wait_for(lambda capture=capture, step=step: capture.state.step >= step or capture.state.is_complete)
+        source.close()
+    for writer in writers:
+        writer.join()
+    source = database.source()
+    with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=50)) as capture:
+        wait_for(lambda: capture.state.is_complete)
+        database.run("INSERT INTO plain VALUES (99999, 'end', 0)")
+        wait_for(lambda: any("99999" in (each.key or "") for each in rows_of(broker, name, name, "plain")))
+    source.close()
+    for table in ("plain", "pairs", "whole"):
+        found = sorted(tuple(map(str, row.values())) for row in folded(rows_of(broker, name, name, table)))
+        assert found == sorted(tuple(map(str, row)) for row in database.ask(f"SELECT * FROM {table}")), table
+
+
+def folded(records):
+    """The rows that the last words of their keys tell. A value that was not told is the one from before, also where the
+    row had another key.
+    """
+    rows, moved = {}, {}
+    for each in records:
+        if each.value is None:
+            rows.pop(each.key, None)
+        elif each.op == "t":
+            rows.clear()
+        elif each.op == "d":
+            gone = rows.pop(each.key, None)
+            moved[each.headers.get("__debezium.newkey")] = gone
+        else:
+            old = rows.get(each.key) or moved.pop(each.key, None) or {}
+            rows[each.key] = {
+                name: old.get(name, value) if value == "__debezium_unavailable_value" else value
+                for name, value in each.value["after"].items()
+            }
+    return rows.values()
+
+
+def test_whoever_may_only_read_and_replicate_can_read_chunks(database: Database):
+    """With what an administrator made, no right to write is needed."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    own = f"runnel_{database.schema}"
+    database.run(f"CREATE PUBLICATION {own} FOR TABLE t")
+    database.run(f"SELECT pg_create_logical_replication_slot('{own}', 'pgoutput')")
+    user = f"reader_{database.schema}"
+    database.run(f"CREATE ROLE {user} LOGIN REPLICATION", f"GRANT USAGE ON SCHEMA {database.schema} TO {user}")
+    database.run(f"GRANT SELECT ON t TO {user}")
+    try:
+        source = database.source(url=database.server.url_of(user), slot=own, publication=own)
+        source.changes(source.prepare())
+        chunk = source.chunk(source.table(database.table("t")), None, 10, "a")
+        assert chunk is not None
+        assert chunk.rows == [("1",)]
+        source.close()
+    finally:
+        database.run(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
+
+
+def test_a_server_that_goes_away_is_transient(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    assert source.chunk(table, None, 10, "a") is not None
+    database.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        f"WHERE application_name = 'runnel capture {database.schema}' AND backend_type = 'client backend'"
+    )
+    with pytest.raises(Exception, match="cannot be reached") as raised:
+        source.chunk(table, None, 10, "b")
+    assert not isinstance(raised.value, psycopg.Error)
