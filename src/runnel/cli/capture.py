@@ -10,13 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from runnel.capture.capture import Capture
+from runnel.capture.chosen import Mode, Reading
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NothingCaptured
 from runnel.capture.forms import Binary
+from runnel.capture.incremental import CHUNK_ROWS
 from runnel.capture.opening import check_name, open_source
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.selection import Hiding, Masked, Selection
+from runnel.capture.signals import signals_topic
 from runnel.capture.state import State, read_state, topic_of
+from runnel.cli import capture_signals
+from runnel.cli.capture_signals import table_expression as _table
 from runnel.cli.durations import checked_duration, parse_duration
 from runnel.cli.ending import stopped_by_signals
 from runnel.cli.nouns import noun
@@ -30,7 +35,7 @@ PROGRESS_SECONDS = 1.0
 
 capture = noun("Capture the changes of a database into topics.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the capture.")]
+Name = capture_signals.Name
 Url = Annotated[
     str, typer.Argument(metavar="URL", help="The database: sqlite:PATH, or the path of a file of SQLite's.")
 ]
@@ -41,6 +46,13 @@ def _keys(given: list[str]) -> list[str]:
         table, separator, columns = each.rpartition(":")
         if not (table and separator and columns):
             raise typer.BadParameter(f"'{each}' is no key: expected TABLE:COLUMN,COLUMN.")
+    return given
+
+
+def _mode(given: str) -> str:
+    known = [mode.value for mode in Mode]
+    if given not in known:
+        raise typer.BadParameter(f"'{given}' is no way to read the tables: expected {', '.join(known)}.")
     return given
 
 
@@ -94,6 +106,17 @@ def run(  # noqa: PLR0913  # what people may type
         str,
         typer.Option("--binary", metavar="MODE", callback=_binary, help="bytes, base64, base64-url-safe or hex."),
     ] = Binary.BYTES.value,
+    snapshot: Annotated[
+        str,
+        typer.Option("--snapshot", metavar="MODE", callback=_mode, help="initial, incremental or none."),
+    ] = Mode.INITIAL.value,
+    chunk: Annotated[
+        int, typer.Option("--chunk", metavar="ROWS", min=1, help="So many rows at once, beside the changes.")
+    ] = CHUNK_ROWS,
+    snapshot_rate: Annotated[
+        float | None,
+        typer.Option("--snapshot-rate", metavar="ROWS", min=0.001, help="At most so many of them a second."),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
@@ -114,7 +137,16 @@ def run(  # noqa: PLR0913  # what people may type
             publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
             seconds = parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0
             envelope = Envelope(prefix or name, source, selection, schemas=schemas)
-            _run(Capture(name, source, publisher, envelope, transactions=transactions, heartbeat=seconds))
+            work = Capture(
+                name,
+                source,
+                publisher,
+                envelope,
+                transactions=transactions,
+                heartbeat=seconds,
+                reading=Reading(Mode(snapshot), chunk, snapshot_rate),
+            )
+            _run(work)
     finally:
         source.close()
 
@@ -147,10 +179,11 @@ def status(
     if as_json:
         print_json(told)
         return
-    print(f"{name}: {state.connector}, {'reads changes' if state.is_complete else 'reads tables'}")
+    print(f"{name}: {state.connector}, {_doing(state)}")
     if behind is not None:
         print(f"behind: {behind:,} {unit} of the database's log")
-    print_table(["table", "state", "rows"], [(each["table"], each["state"], each["rows"]) for each in told["tables"]])
+    columns = ["table", "state", "rows", "percent"]
+    print_table(columns, [[_shown(each[column]) for column in columns] for each in told["tables"]])
 
 
 @capture.command()
@@ -162,19 +195,19 @@ def remove(name: Name, url: Url, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
             cluster.reach()
             Transaction(cluster, topic_of(name)).init()  # a copy that still runs is fenced, and writes nothing more
             source.remove()
-            with suppress(UnknownTopic):
-                admin.delete(topic_of(name))
+            for topic in (topic_of(name), signals_topic(name)):
+                with suppress(UnknownTopic):
+                    admin.delete(topic)
     finally:
         source.close()
     print(f'removed capture "{name}"')
 
 
+for verb in capture_signals.VERBS:
+    capture.command()(verb)
+
+
 # --- inside
-
-
-def _table(given: str) -> str:
-    """A name without a schema is one of any."""
-    return given if "." in given else rf".*\.{given}"
 
 
 def _column(given: str) -> str:
@@ -194,23 +227,44 @@ def _run(work: Capture) -> None:
 
 
 def _tell(work: Capture, done: threading.Event) -> None:
-    """How far the snapshot is, on stderr, now and then; then that changes are read."""
+    """How far the snapshot is, on stderr, now and then; then that changes are read, and what is read beside them."""
     shown = -1
     while not done.is_set() and not work.is_streaming.wait(PROGRESS_SECONDS):
-        progress = work.progress
-        if progress.read != shown:
-            shown = progress.read
-            about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
-            print(f"reading tables: {progress.read:,} rows{about}", file=sys.stderr, flush=True)
+        shown = _tell_rows(work, shown)
     if work.is_streaming.is_set():
-        print(f"reading changes: {work.progress.read:,} rows are read", file=sys.stderr, flush=True)
+        shown = work.progress.read
+        print(f"reading changes: {shown:,} rows are read", file=sys.stderr, flush=True)
+    while not done.wait(PROGRESS_SECONDS):
+        shown = _tell_rows(work, shown)
+
+
+def _tell_rows(work: Capture, shown: int) -> int:
+    """How many were read, unless that was shown."""
+    progress = work.progress
+    if progress.read != shown:
+        about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
+        print(f"reading tables: {progress.read:,} rows{about}", file=sys.stderr, flush=True)
+    return progress.read
 
 
 def _told(name: str, state: State, behind: int | None) -> dict[str, Any]:
     assert state.position is not None
     tables = [
-        {"table": table, "state": each.state, "rows": each.rows, "since": each.since}
+        {"table": table, "state": each.state, "rows": each.rows, "percent": each.percent, "since": each.since}
         for table, each in sorted(state.tables.items())
     ]
     position = {"at": state.position.at, "index": state.position.index}
-    return {"name": name, "connector": state.connector, "position": position, "behind": behind, "tables": tables}
+    about = {"name": name, "connector": state.connector, "paused": state.is_paused}
+    return {**about, "position": position, "behind": behind, "tables": tables}
+
+
+def _shown(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _doing(state: State) -> str:
+    if state.is_complete:
+        return "reads changes"
+    if state.needs_snapshot:
+        return "reads tables"
+    return "reads changes; reading tables is paused" if state.is_paused else "reads changes, and tables beside them"

@@ -91,6 +91,52 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "typed"')
 
 
+def test_what_is_asked_of_a_capture_is_written_as_signals(broker, path, run):
+    lines: list[str] = []
+    with started(
+        broker, "run", "asked", path, "--snapshot", "incremental", "--chunk", "1", "--partitions", "1"
+    ) as process:
+        reading = threading.Thread(target=lambda: lines.extend(iter(process.stderr.readline, "")))
+        reading.start()
+        try:
+            wait_until(lambda: any(": 2 rows" in line for line in lines), "the rows")
+            asked = 'asked capture "asked": '
+            assert run(broker, "pause", "asked") == (0, f"{asked}pause-snapshot\n", "")
+            assert run(broker, "snapshot", "asked", "--tables", "orders", "--where", "id > 0") == (
+                0,
+                f"{asked}execute-snapshot\n",
+                "",
+            )
+            wait_until(lambda: status(run, broker)["tables"][1]["state"] == "pending", "the signals")
+            told = status(run, broker)
+            assert told["paused"] is True
+            assert [each["percent"] for each in told["tables"]] == [100.0, None]
+            _, out, _ = run(broker, "status", "asked")
+            assert out.splitlines()[0] == "asked: sqlite, reads changes; reading tables is paused"
+            run(broker, "stop", "asked", "--tables", "orders")
+            wait_until(lambda: status(run, broker)["tables"][1]["state"] == "complete", "the stop")
+            run(broker, "snapshot", "asked")
+            run(broker, "resume", "asked")
+            topics = ("asked.main.orders", "asked.main.clicks")
+            wait_until(
+                lambda: all(len(committed(broker.bootstrap, each)[each]) == 2 for each in topics), "the rows again"
+            )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            reading.join()
+    assert process.returncode == 0
+    assert run(broker, "remove", "asked", path)[0] == 0
+    assert committed(broker.bootstrap, "runnel.capture.asked") == {}
+    code, _, err = run(broker, "pause", "asked")
+    assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "asked"')
+
+
+def status(run, broker):
+    code, out, _ = run(broker, "status", "asked", "--json")
+    assert code == 0
+    return json.loads(out)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -100,6 +146,7 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
             'has no table ".*\\.nothing"\nhint: it has main.clicks, main.orders',
         ),
         (["run", "a b", "{path}"], 'error: "a b" cannot be the name of a capture'),
+        (["run", "x.signals", "{path}"], 'error: "x.signals" cannot be the name of a capture'),
         (["run", "x", "{path}", "--prefix", "a/b"], 'error: "a/b" cannot be the prefix of a capture'),
         (["run", "x", "oracle://somewhere"], 'error: "oracle" is no kind of database that can be captured'),
         (["run", "x", "{path}", "--tables", "("], "cannot be used: "),
