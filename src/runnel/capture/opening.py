@@ -1,4 +1,6 @@
-"""A source by its address: `sqlite:PATH` or the path of a file alone, `postgresql://USER@HOST/DATABASE`."""
+"""A source by its address: `sqlite:PATH` or the path of a file alone, `postgresql://USER@HOST/DATABASE`,
+`mariadb://USER@HOST/DATABASE`.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,17 @@ def _postgres(place: str, name: str, selection: Selection, binary: Binary) -> So
     return open_source(f"postgresql:{place}", name, selection.has, binary=binary)
 
 
+def _mariadb(place: str, name: str, selection: Selection, binary: Binary) -> Source:
+    # who has SQLite need not wait for PyMySQL
+    from runnel.capture.mariadb.source import open_source  # noqa: PLC0415
+
+    return open_source(f"mariadb:{place}", name, selection.has, binary=binary)
+
+
 SCHEMES: Final[dict[str, Callable[[str, str, Selection, Binary], Source]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "mariadb": _mariadb,
+    "mysql": _mariadb,
 }

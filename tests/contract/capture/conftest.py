@@ -18,7 +18,9 @@ from runnel.capture.postgres.source import PostgresSource
 from runnel.capture.selection import Selection
 from runnel.capture.source import Source
 from runnel.capture.sqlite import SqliteSource
+from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.captured_postgres import LOGICAL, wait_for
+from tests.contract.capture.mariadb_server import Mariadb, mariadb_server
 from tests.contract.views.postgres_server import Postgres, postgres_server
 
 numbers = itertools.count()
@@ -120,11 +122,26 @@ def server() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.servers)])
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Mariadb]:
+    """A MariaDB that tells its changes."""
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.servers),
+        pytest.param("mariadb", marks=pytest.mark.servers),
+    ]
+)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     found: Any
     if request.param == "sqlite":
         found = SqliteDatabase(tmp_path / "shop.sqlite")
+    elif request.param == "mariadb":
+        found = MariadbDatabase(request.getfixturevalue("mariadb"))
     else:
         found = PostgresDatabase(request.getfixturevalue("server"))
     found.execute(*TABLES)

@@ -85,7 +85,7 @@ def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
             table.rows.clear()
             table.bag.clear()
             continue
-        line = value["source"].get("line") or value["source"].get("lsn") or 0
+        line = line_of(value["source"])
         _check_once(record, line, told, lines)
         # A row that may have changed unseen is told as it is.
         is_as_it_is = value["op"] == "u" and value["before"] is None
@@ -159,3 +159,11 @@ def check_transactions(topics: dict[str, list[Seen]], prefix: str) -> None:
         }
         for topic, count in counts.items():
             assert sorted(within[name, topic]) == list(range(1, count + 1))
+
+
+def line_of(source: dict[str, Any]) -> int:
+    """Where in its log a source says that an event was, as a number that rises."""
+    if "pos" in source:
+        number = int(source["file"].rpartition(".")[2])
+        return number << 60 | source["pos"] << 24 | source["row"]
+    return source.get("line") or source.get("lsn") or 0

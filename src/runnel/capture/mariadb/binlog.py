@@ -1,0 +1,161 @@
+"""The binary log's events, from bytes to values. No I/O.
+
+    header  time u32, kind u8, server u32, length u32, end u32, flags u16
+    body    by kind; there is no checksum behind it, because a reader asks for none
+
+What a table looked like is told before its rows (see `table_maps`). Rows are decoded by that, never by what the catalog
+says now.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from runnel.capture.mariadb.gtids import Gtid
+from runnel.capture.mariadb.reading import Reading
+
+HEADER: Final = 19
+IGNORABLE: Final = 0x80
+ARTIFICIAL: Final = 0x20
+STANDALONE, GROUP_ID, PREPARED, COMPLETED = 0x01, 0x02, 0x40, 0x80  # flags of a transaction's beginning
+NO_TABLE: Final = 0xFFFFFF
+
+
+class Event(IntEnum):
+    QUERY = 2
+    ROTATE = 4
+    XID = 16
+    TABLE_MAP = 19
+    HEARTBEAT = 27
+    XA_PREPARE = 38
+    GTID = 162
+    QUERY_COMPRESSED = 165
+
+
+WRITES: Final = frozenset({23, 30, 166, 169})
+UPDATES: Final = frozenset({24, 31, 167, 170})
+DELETES: Final = frozenset({25, 32, 168, 171})
+ROWS: Final = WRITES | UPDATES | DELETES
+WITH_EXTRA: Final = frozenset({30, 31, 32, 169, 170, 171})
+COMPRESSED: Final = frozenset({166, 167, 168, 169, 170, 171})
+# Nothing in them is for us: the end of a file, numbers and variables of statements, formats, checkpoints, keys.
+PASSED: Final = frozenset({3, 5, 13, 14, 15, 28, 29, 160, 161, 163, 164})
+
+_HEADER: Final = Struct("<IBIIIH").unpack_from
+
+
+class Header(NamedTuple):
+    seconds: int
+    kind: int
+    server: int
+    length: int
+    end: int  # the place behind it in its file, without what is above 4 GiB
+    flags: int
+
+
+def header_of(data: bytes) -> Header:
+    return Header(*_HEADER(data))
+
+
+# --- transactions
+
+
+class Beginning(NamedTuple):
+    gtid: Gtid
+    flags: int
+    transaction: bytes | None  # the name of an XA transaction
+
+
+def beginning_of(data: bytes, server: int) -> Beginning:
+    reading = Reading(data, HEADER)
+    number, domain, flags = reading.number(8), reading.number(4), reading.number(1)
+    name = None
+    if flags & GROUP_ID:
+        reading.take(8)
+    if flags & (PREPARED | COMPLETED):
+        form, first, second = reading.number(4), reading.number(1), reading.number(1)
+        name = xa_name(form, first, reading.take(first + second))
+    return Beginning(Gtid(domain, server, number), flags, name)
+
+
+class Prepare(NamedTuple):
+    is_commit: bool  # at once, in one phase
+    transaction: bytes
+
+
+def prepare_of(data: bytes) -> Prepare:
+    reading = Reading(data, HEADER)
+    is_commit = bool(reading.number(1))
+    form, first, second = (reading.number(4) for _ in range(3))
+    return Prepare(is_commit, xa_name(form, first, reading.take(first + second)))
+
+
+def xa_name(form: int, first: int, parts: bytes) -> bytes:
+    return b"%d:%d:" % (form, first) + parts
+
+
+class Query(NamedTuple):
+    schema: str
+    text: str
+
+
+def query_of(data: bytes, *, is_compressed: bool = False) -> Query:
+    reading = Reading(data, HEADER + 8)
+    schema, _, variables = reading.number(1), reading.number(2), reading.number(2)
+    reading.take(variables)
+    name = reading.take(schema + 1)[:-1]
+    text = inflated(reading.rest()) if is_compressed else reading.rest()
+    return Query(name.decode("utf-8", "replace"), text.decode("utf-8", "replace"))
+
+
+def rotated_to(data: bytes) -> tuple[str, int]:
+    reading = Reading(data, HEADER)
+    place = reading.number(8)
+    return reading.rest().decode(), place
+
+
+def beat_of(data: bytes) -> str:
+    """The file at whose end the server waits."""
+    return data[HEADER:].decode("utf-8", "replace")
+
+
+def inflated(data: bytes) -> bytes:
+    """The first byte's lowest bits say how many bytes tell the length, which we do not need."""
+    return zlib.decompress(data[1 + (data[0] & 0x07) :])
+
+
+# --- rows
+
+
+def table_number(data: bytes) -> int:
+    return int.from_bytes(data[HEADER : HEADER + 6], "little")
+
+
+class Rows(NamedTuple):
+    """`before` and `after` are the places of the columns that the rows have; the rows begin at `at` of `data`."""
+
+    before: tuple[int, ...] | None
+    after: tuple[int, ...] | None
+    data: bytes
+    at: int
+
+
+def rows_of(data: bytes, kind: int) -> Rows:
+    reading = Reading(data, HEADER + 8)
+    if kind in WITH_EXTRA:
+        reading.take(reading.number(2) - 2)
+    width = reading.packed()
+    present = [_places(reading.take((width + 7) // 8), width) for _ in range(2 if kind in UPDATES else 1)]
+    before = None if kind in WRITES else present[0]
+    after = None if kind in DELETES else present[-1]
+    if kind in COMPRESSED:
+        return Rows(before, after, inflated(reading.rest()), 0)
+    return Rows(before, after, data, reading.at)
+
+
+def _places(bits: bytes, width: int) -> tuple[int, ...]:
+    found = int.from_bytes(bits, "little")
+    return tuple(place for place in range(width) if found >> place & 1)

@@ -1,0 +1,111 @@
+"""What the database's catalog says of tables, as plain values."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from runnel.capture.mariadb.connections import Connection, ask, ask_one, literal
+from runnel.capture.mariadb.kinds import Kind, kind_of
+from runnel.capture.tables import TableId
+
+TABLES: Final = """
+SELECT TABLE_NAME, ENGINE, coalesce(TABLE_ROWS, 0), TABLE_TYPE FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = {schema} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY TABLE_NAME
+"""
+COLUMNS: Final = """
+SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,
+       coalesce(NUMERIC_PRECISION, DATETIME_PRECISION, 0), coalesce(NUMERIC_SCALE, 0), EXTRA
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} ORDER BY ORDINAL_POSITION
+"""
+INDEXES: Final = """
+SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} AND NON_UNIQUE = 0
+ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
+"""
+CHECKS: Final = """
+SELECT CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = {schema} AND TABLE_NAME = {name}
+"""
+_JSON: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
+# Newer servers have collations that are the same for several sets, with a number for each.
+COLLATIONS: Final = (
+    "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY WHERE ID IS NOT NULL",
+    "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID IS NOT NULL",
+)
+
+
+class ListedTable(NamedTuple):
+    id: TableId
+    engine: str
+    rows: int
+    is_versioned: bool
+
+
+class CatalogColumn(NamedTuple):
+    name: str
+    kind: Kind
+    optional: bool
+
+
+class CatalogTable(NamedTuple):
+    """`key` are the columns of the primary key, or else of a unique index in which nothing can be null."""
+
+    id: TableId
+    columns: tuple[CatalogColumn, ...]
+    key: tuple[str, ...]
+
+
+def tables(connection: Connection, schema: str) -> list[ListedTable]:
+    found = ask(connection, TABLES.format(schema=literal(schema)))
+    return [
+        ListedTable(TableId(schema, name), engine or "", int(rows), kind != "BASE TABLE")
+        for name, engine, rows, kind in found
+    ]
+
+
+def table(connection: Connection, identity: TableId) -> CatalogTable | None:
+    named = {"schema": literal(identity.schema), "name": literal(identity.name)}
+    found = ask(connection, COLUMNS.format(**named))
+    if not found:
+        return None
+    json = {
+        match[1].replace("``", "`")
+        for (clause,) in ask(connection, CHECKS.format(**named))
+        if (match := _JSON.fullmatch(clause))
+    }
+    columns = tuple(
+        CatalogColumn(
+            name, kind_of(data_type, column_type, int(precision), int(scale), is_json=name in json), nullable == "YES"
+        )
+        for name, data_type, column_type, nullable, precision, scale, _ in found
+    )
+    return CatalogTable(identity, columns, _key(connection, named))
+
+
+def _key(connection: Connection, named: dict[str, str]) -> tuple[str, ...]:
+    indexes: dict[str, list[tuple[str, bool]]] = {}
+    for index, column, nullable, prefix in ask(connection, INDEXES.format(**named)):
+        fits = index == "PRIMARY" or (nullable != "YES" and prefix is None and column is not None)
+        indexes.setdefault(index, []).append((column, fits))
+    for columns in indexes.values():
+        if all(fits for _, fits in columns):
+            return tuple(column for column, _ in columns)
+    return ()
+
+
+def charsets(connection: Connection) -> dict[int, str]:
+    newer, older = COLLATIONS
+    has_numbers = ask(
+        connection,
+        "SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'information_schema'"
+        " AND TABLE_NAME = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND COLUMN_NAME = 'ID'",
+    )
+    return {int(number): name for number, name in ask(connection, newer if has_numbers else older)}
+
+
+def characters(connection: Connection, charset: str) -> str:
+    """The 256 of a set of one byte; those that it does not have are question marks."""
+    every = bytes(range(256)).hex()
+    (found,) = ask_one(connection, f"SELECT CONVERT(_{charset} x'{every}' USING utf8mb4)")
+    return str(found)

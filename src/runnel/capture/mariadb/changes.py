@@ -1,0 +1,370 @@
+"""Changes of the chosen tables, from the log's events, in the order of commits.
+
+A position is the last transaction of each domain (`gtid`); the file and the place in it are for counting bytes, and to
+notice a log that was begun anew. While XA transactions are prepared, reading begins `from` before the first of them:
+
+    {"gtid": "0-1-270", "file": "mariadb-bin.000004", "pos": 1811, "server": 1}
+
+Where a chunk of a table belongs is a place in the log as well: `mark` has it told when reading comes there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+from runnel.capture.errors import PositionLost
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
+from runnel.capture.mariadb import binlog, statements
+from runnel.capture.mariadb.binlog import Event as Logged
+from runnel.capture.mariadb.definitions import Shown
+from runnel.capture.mariadb.errors import LogUnreadable, StatementLogged
+from runnel.capture.mariadb.groups import Group, Item, Prepared
+from runnel.capture.mariadb.gtids import Place, is_at, is_behind, place_of, text_of
+from runnel.capture.mariadb.rows import pairs_of
+from runnel.capture.mariadb.statements import Doing
+from runnel.capture.mariadb.table_maps import TableMap, table_map_of
+from runnel.capture.mariadb.values import UnknownType
+from runnel.capture.tables import Operation, Table, TableId
+
+LOGGER: Final = logging.getLogger(__name__)
+AT_ONCE: Final = 4096  # events
+PASSED_SECONDS: Final = 1.0
+FOUR_GIB: Final = 1 << 32  # where the places of events begin again
+BODY: Final = binlog.HEADER + 8  # of a table map, behind the table's number
+
+
+class Log(Protocol):
+    """Where raw events come from: a `Dump`."""
+
+    def read(self, seconds: float) -> Sequence[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Catalog(NamedTuple):
+    """What is known of tables: those that are chosen, what one of the log looks like, what one looks like now."""
+
+    shown: str  # the database's address
+    chosen: Callable[[TableId], bool]
+    define: Callable[[TableMap], Shown]
+    table: Callable[[TableId], Table | None]
+    names: Collection[TableId]  # that were there when reading began
+
+
+class MariadbChanges:
+    def __init__(
+        self,
+        log: Log,
+        catalog: Catalog,
+        server: int,
+        after: Position,
+        until: Mapping[str, Any] | None = None,
+        closing: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._server = server
+        self._until = until
+        self._end = None if until is None else place_of(until["gtid"])
+        self._closing = closing
+        self._here = place_of(after.at["gtid"])  # behind the last transaction that was told of
+        self._known = dict(self._here) if "from" in after.at else {}  # told of in a former life, and read again
+        self._from = place_of(after.at.get("from", after.at["gtid"]))
+        self._is_inside = after.index > 0  # until the transaction is over in which reading goes on
+        self._file, self._pos = str(after.at["file"]), int(after.at["pos"])
+        self._place = self._file, self._pos  # behind the last transaction, or where the server waits at the end
+        self._packets: deque[bytes] = deque()
+        self._group: Group | None = None
+        self._telling: Iterator[Event] | None = None
+        self._prepared: dict[bytes, Prepared] = {}
+        self._maps: dict[int, tuple[bytes, Shown | None]] = {}
+        self._tables: dict[TableId, Table] = {}
+        self._marks: list[tuple[Place, str]] = []
+        self._last: Mapping[str, Any] = dict(after.at)
+        self._passed_at = -PASSED_SECONDS
+        self._is_done = False
+
+    def read(self, seconds: float) -> Sequence[Event]:
+        deadline = time.monotonic() + seconds
+        events: list[Event] = []
+        if self._telling is None:
+            events.extend(self._reached())
+        self._draw(events)
+        while not events and not self._is_done:
+            self._packets.extend(self._log.read(max(0.0, deadline - time.monotonic())))
+            self._draw(events)
+            if not events:
+                self._pass(events)
+            if time.monotonic() >= deadline:
+                break
+        return events
+
+    def close(self) -> None:
+        self._log.close()
+        self._closing()
+
+    def mark(self, tag: str, place: Place) -> bool:
+        """Have a mark told at a place of the log; not if reading is behind it, or in the middle of what follows it."""
+        is_within = self._telling is not None or (self._group is not None and self._group.is_begun)
+        if is_behind(self._here, place) or (is_within and is_at(self._here, place)):
+            return False
+        self._marks.append((place, tag))
+        return True
+
+    # --- events of the log
+
+    def _draw(self, events: list[Event]) -> None:
+        while len(events) < AT_ONCE and not self._is_done:
+            if self._telling is not None:
+                wanted = AT_ONCE - len(events)
+                found = list(islice(self._telling, wanted))
+                events.extend(found)
+                if len(found) < wanted:
+                    self._telling = None
+            elif self._packets:
+                self._take(self._packets.popleft())
+            else:
+                return
+
+    def _take(self, data: bytes) -> None:
+        header = binlog.header_of(data)
+        kind = header.kind
+        if kind == Logged.ROTATE:
+            self._file, self._pos = binlog.rotated_to(data)
+            return
+        start, self._pos = self._pos, self._behind(header)
+        if kind == Logged.GTID:
+            self._begin(binlog.beginning_of(data, header.server), header.seconds)
+        elif self._group is None:
+            self._check_passed(header)
+            if kind == Logged.HEARTBEAT and binlog.beat_of(data) == self._file:
+                self._place = self._file, self._pos
+        elif kind in (Logged.QUERY, Logged.QUERY_COMPRESSED):
+            self._query(self._group, Item(kind, data, self._file, start))
+        elif kind == Logged.XID:
+            self._finish(self._group)
+        elif kind == Logged.XA_PREPARE:
+            self._prepare(self._group, binlog.prepare_of(data))
+        elif kind == Logged.TABLE_MAP or kind in binlog.ROWS:
+            self._hold(self._group, Item(kind, data, self._file, start))
+        else:
+            self._check_passed(header)
+
+    def _behind(self, header: binlog.Header) -> int:
+        """The place behind an event. Headers tell it without what is above 4 GiB, and not of what is in no file."""
+        if not header.end or header.flags & binlog.ARTIFICIAL:
+            return self._pos
+        found = self._pos - self._pos % FOUR_GIB + header.end
+        return found if found >= self._pos or header.kind == Logged.HEARTBEAT else found + FOUR_GIB
+
+    def _check_passed(self, header: binlog.Header) -> None:
+        known = header.kind in binlog.PASSED or header.kind == Logged.HEARTBEAT
+        if not known and not header.flags & binlog.IGNORABLE:
+            self._unreadable(
+                f"it has an event of kind {header.kind}, which is not known",
+                hint="this is a newer server than those that were tried: please report it",
+            )
+
+    def _begin(self, beginning: binlog.Beginning, seconds: int) -> None:
+        gtid = beginning.gtid
+        told = self._known.get(gtid.domain)
+        is_known = told is not None and gtid.number <= told.number
+        self._group = Group(beginning, seconds * 1_000_000, is_known)
+
+    def _query(self, group: Group, item: Item) -> None:
+        query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
+        words = query.text.split()
+        first, second = (words[0].upper() if words else ""), (words[1].upper() if len(words) > 1 else "")
+        if group.is_completing and first == "XA":
+            self._complete(group, is_commit=second == "COMMIT")
+        elif group.is_standalone:
+            group.add(item)
+            self._finish(group)
+        elif first == "COMMIT":
+            self._finish(group)
+        elif first == "ROLLBACK" and second == "TO":
+            if not group.undo(words[-1].strip("`")):
+                self._undone(group)
+        elif first == "ROLLBACK":
+            if group.is_out:
+                self._undone(group)
+            group.taken()
+            self._finish(group)
+        elif first == "SAVEPOINT":
+            group.save(words[-1].strip("`"))
+        elif first not in ("BEGIN", "XA"):
+            self._hold(group, item)
+
+    def _hold(self, group: Group, item: Item) -> None:
+        if group.is_known and not group.is_preparing:
+            return
+        group.add(item)
+        if group.is_full:
+            group.is_out = True
+            self._telling = self._told(group, group.taken(), is_end=False)
+
+    def _finish(self, group: Group) -> None:
+        self._group = None
+        if not group.is_known:
+            self._place = self._file, self._pos
+            self._telling = self._told(group, group.taken(), is_end=True)
+
+    # --- XA
+
+    def _prepare(self, group: Group, prepare: binlog.Prepare) -> None:
+        if not prepare.is_commit:
+            before = self._from if group.is_known else self._here
+            self._prepared[prepare.transaction] = Prepared(before, group.taken())
+        self._finish(group)
+
+    def _complete(self, group: Group, *, is_commit: bool) -> None:
+        name = group.beginning.transaction or b""
+        prepared = self._prepared.pop(name, None)
+        if is_commit and prepared is None and not group.is_known:
+            raise PositionLost(
+                self._catalog.shown,
+                f"transaction {group.gtid} commits an XA transaction that was prepared before the capture began",
+            )
+        if is_commit and prepared is not None:
+            group.items = prepared.items
+        self._finish(group)
+
+    # --- what is told
+
+    def _told(self, group: Group, items: Sequence[Item], *, is_end: bool) -> Iterator[Event]:
+        for item in items:
+            if item.kind == Logged.TABLE_MAP:
+                yield from self._map(group, item)
+            elif item.kind in binlog.ROWS:
+                yield from self._rows(group, item)
+            else:
+                yield from self._statement(group, item)
+        if is_end:
+            self._here = {**self._here, group.gtid.domain: group.gtid}
+            if group.is_begun:
+                self._is_inside = False
+                self._last = self._at()
+                yield Ended(str(group.gtid), self._last, group.micros)
+            yield from self._reached()
+
+    def _reached(self) -> Iterator[Event]:
+        """What is to be told between transactions, at this place."""
+        if self._end is not None and self._until is not None and not self._is_done:
+            if is_at(self._here, self._end):
+                self._is_done = True
+                yield Passed(self._until)
+            return
+        for marked in [each for each in self._marks if is_at(self._here, each[0])]:
+            self._marks.remove(marked)
+            yield Mark(marked[1])
+
+    def _beginning(self, group: Group) -> Iterator[Event]:
+        if not group.is_begun:
+            group.is_begun = True
+            yield Began(str(group.gtid), group.micros)
+
+    def _map(self, group: Group, item: Item) -> Iterator[Event]:
+        number, body = binlog.table_number(item.data), item.data[BODY:]
+        known = self._maps.get(number)
+        if known is None or known[0] != body:
+            known = self._maps[number] = body, self._shown(item.data)
+        shown = known[1]
+        if shown is not None and self._tables.get(shown.table.id) is not shown.table:
+            self._tables[shown.table.id] = shown.table
+            yield from self._beginning(group)
+            yield Redefined(shown.table, group.micros)
+
+    def _shown(self, data: bytes) -> Shown | None:
+        told = table_map_of(data)
+        if not self._catalog.chosen(TableId(told.schema, told.name)):
+            return None
+        if not all(column.name for column in told.columns):
+            self._unreadable(
+                f"table {told.schema}.{told.name} was written without the names of its columns",
+                hint="run SET GLOBAL binlog_row_metadata = 'FULL'; then `runnel capture remove`, and begin anew",
+            )
+        try:
+            return self._catalog.define(told)
+        except UnknownType as error:
+            self._unreadable(
+                f"table {told.schema}.{told.name}: {error}", hint="leave the table out, or change the column's type"
+            )
+
+    def _rows(self, group: Group, item: Item) -> Iterator[Event]:
+        number = binlog.table_number(item.data)
+        shown = None if number == binlog.NO_TABLE else self._maps[number][1]
+        if shown is None:
+            return
+        yield from self._beginning(group)
+        kind, table, micros = item.kind, shown.table, group.micros
+        op: Operation = "c" if kind in binlog.WRITES else "u" if kind in binlog.UPDATES else "d"
+        head, tail = self._source(group, item)
+        for row, (old, new) in enumerate(pairs_of(binlog.rows_of(item.data, kind), shown.decoders)):
+            yield Change(table, op, old, new, f"{head}{row}{tail}", micros)
+
+    def _source(self, group: Group, item: Item) -> tuple[str, str]:
+        place = f'"file":"{item.file}","pos":{item.at}'
+        return f'"server_id":{group.gtid.server},"gtid":"{group.gtid}",{place},"row":', ',"thread":null,"query":null'
+
+    def _statement(self, group: Group, item: Item) -> Iterator[Event]:
+        query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
+        if statements.changes_rows(query.text):
+            self._refuse_statement(group, query)
+        for doing, table in statements.effects_of(query.text, query.schema):
+            for each in [table] if table.name else self._tables_of(table.schema):
+                if self._catalog.chosen(each):
+                    yield from self._effect(group, item, doing, each)
+
+    def _effect(self, group: Group, item: Item, doing: Doing, table: TableId) -> Iterator[Event]:
+        if doing is Doing.UNSEEN:
+            LOGGER.warning("partitions of table %s were changed as a whole: the log does not tell of their rows", table)
+        elif doing is Doing.ALTERED:
+            self._maps.clear()
+        elif doing is Doing.GONE:
+            self._maps.clear()
+            self._tables.pop(table, None)
+            yield from self._beginning(group)
+            yield Gone(table, group.micros)
+        elif (found := self._tables.get(table) or self._catalog.table(table)) is not None:
+            yield from self._beginning(group)
+            head, tail = self._source(group, item)
+            yield Truncated(found, f"{head}0{tail}", group.micros)
+
+    def _tables_of(self, schema: str) -> list[TableId]:
+        return sorted(each for each in {*self._tables, *self._catalog.names} if each.schema == schema)
+
+    def _refuse_statement(self, group: Group, query: binlog.Query) -> None:
+        names = {*self._tables, *self._catalog.names}
+        if any(statements.mentions(query.text, each.name) for each in names):
+            raise StatementLogged(self._catalog.shown, str(group.gtid), query.text[:200])
+
+    def _pass(self, events: list[Event]) -> None:
+        """The log went on with nothing for us. That is told only when there is nothing else to tell."""
+        if self._is_inside or self._telling is not None or self._group is not None or self._end is not None:
+            return
+        now = time.monotonic()
+        at = self._at()
+        if at != self._last and now - self._passed_at >= PASSED_SECONDS:
+            self._last, self._passed_at = at, now
+            events.append(Passed(at))
+
+    def _at(self) -> Mapping[str, Any]:
+        file, pos = self._place
+        at: dict[str, Any] = {"gtid": text_of(self._here), "file": file, "pos": pos, "server": self._server}
+        for prepared in self._prepared.values():
+            return {**at, "from": text_of(prepared.before)}
+        return at
+
+    def _unreadable(self, reason: str, *, hint: str) -> NoReturn:
+        raise LogUnreadable(self._catalog.shown, f"{self._file}:{self._pos}", reason, hint=hint)
+
+    def _undone(self, group: Group) -> NoReturn:
+        self._unreadable(
+            f"the large transaction {group.gtid} was rolled back in part, and its first changes are told",
+            hint="`runnel capture remove`, and begin anew with a new snapshot",
+        )

@@ -1,0 +1,91 @@
+"""Some rows of a table beside the open changes, as they are at an exact place of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pymysql  # type: ignore[import-untyped]
+
+from runnel.capture.errors import InvalidFilter, TableMissing
+from runnel.capture.mariadb import catalog
+from runnel.capture.mariadb.connections import Address, Connection, Record, ask, number_of, reason_of
+from runnel.capture.mariadb.definitions import Definitions, Described
+from runnel.capture.mariadb.queries import converter, query_of
+from runnel.capture.mariadb.snapshot import Taken, begin, source_of
+from runnel.capture.source import Chunk
+from runnel.capture.tables import Row, Table
+
+GONE, ALTERED = 1146, 1412
+AWAY: Final = 2000  # the client's own errors begin here
+
+
+class Chunks:
+    """It reads over one connection, which `close` closes until later."""
+
+    def __init__(self, address: Address, definitions: Definitions) -> None:
+        self._address = address
+        self._definitions = definitions
+        self._connection: Connection | None = None
+
+    def read(
+        self, table: Table, after: Row | None, limit: int, where: str | None, mark: Callable[[Taken], bool]
+    ) -> Chunk | None:
+        with self._address.telling():
+            connection = self._connected()
+            taken = begin(connection, self._address.shown)
+            try:
+                found = self._described(connection, table)
+                if after is not None and _key(found.table) != _key(table):
+                    return Chunk(found.table, (), False, _sees_all)
+                rows = self._rows(connection, found, after, limit, where)
+            finally:
+                ask(connection, "ROLLBACK")
+        if rows is None or not mark(taken):
+            return None
+        convert = converter(found.kinds)
+        return Chunk(found.table, [convert(row) for row in rows], len(rows) < limit, _sees_all, source_of(taken))
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection._force_close()
+        self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._address.connect()
+        return self._connection
+
+    def _described(self, connection: Connection, table: Table) -> Described:
+        found = catalog.table(connection, table.id)
+        if found is None:
+            raise self._missing(connection, table)
+        return self._definitions.of_catalog(found)
+
+    def _rows(
+        self, connection: Connection, found: Described, after: Row | None, limit: int, where: str | None
+    ) -> list[Record] | None:
+        """None where the table was altered since the transaction began."""
+        try:
+            return ask(connection, query_of(found.table, found.kinds, after, limit, where))
+        except pymysql.MySQLError as error:
+            number = number_of(error)
+            if number == ALTERED:
+                return None
+            if number == GONE:
+                raise self._missing(connection, found.table) from error
+            if where is not None and 1000 < number < AWAY:
+                raise InvalidFilter(str(found.table.id), where, reason_of(error)) from error
+            raise
+
+    def _missing(self, connection: Connection, table: Table) -> TableMissing:
+        known = [str(each.id) for each in catalog.tables(connection, table.id.schema)]
+        return TableMissing(str(table.id), self._address.shown, known)
+
+
+def _sees_all(_: str) -> bool:
+    return True
+
+
+def _key(table: Table) -> list[str]:
+    return [table.columns[place].name for place in table.key]

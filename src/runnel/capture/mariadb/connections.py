@@ -1,0 +1,164 @@
+"""Connections to a captured MariaDB: what they are set to, and what goes wrong with them in our words.
+
+Values come as the server's text, times in UTC, so that the snapshot and the log give the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pymysql  # type: ignore[import-untyped]
+
+from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, SnapshotOutdated
+from runnel.errors import RunnelError
+
+Connection: TypeAlias = Any  # PyMySQL has no types
+Record: TypeAlias = tuple[Any, ...]
+
+CONNECT_SECONDS: Final = 10
+READ_SECONDS: Final = 300
+PORT: Final = 3306
+PASSWORD_VARIABLE: Final = "MYSQL_PWD"
+SETTINGS: Final = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 28800, net_write_timeout = 600,"
+    " tx_isolation = 'REPEATABLE-READ'"
+)
+AWAY: Final = frozenset(
+    {1040, 1053, 1077, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1927, 2003, 2006, 2013}
+)
+OUTDATED: Final = frozenset({1054, 1146, 1412})  # no such column, no such table; it was altered since
+OPTIONS: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
+EXPECTED: Final = (
+    "expected mariadb://USER@HOST:PORT/DATABASE; in a password, write %40 for @ and %2F for /; for TLS add "
+    "?ssl_ca=FILE, and ssl_verify=no where the server's name is not in its certificate"
+)
+
+
+class Address:
+    """Where a database is. It is shown without its password."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.application = f"runnel capture {name}"
+        try:
+            parts = urlsplit(url)
+            host, port, user = parts.hostname, parts.port, unquote(parts.username or "")
+            options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        except ValueError:  # it tells of parts of the address, which may be the password
+            raise _no_address("it is no address") from None
+        self.database = unquote(parts.path.removeprefix("/"))
+        if not host or not self.database or "/" in self.database:
+            raise _no_address("it names no host or no database")
+        if unknown := options.keys() - OPTIONS:
+            raise _no_address(f"{', '.join(sorted(unknown))} is no setting of it")
+        self.user = user
+        self.shown = f"mariadb://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}/{self.database}"
+        password = unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE, "")
+        self._given = {"host": host, "port": port or PORT, "user": user or None, "password": password}
+        self._given |= _security(options)
+
+    def connect(self) -> Connection:
+        try:
+            connection = pymysql.connect(
+                **self._given,
+                database=self.database,
+                charset="utf8mb4",
+                autocommit=True,
+                conv={},
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                program_name=self.application,
+            )
+            ask(connection, SETTINGS)
+        except (pymysql.MySQLError, OSError) as error:
+            raise self._told_of_connecting(error) from error
+        return connection
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (pymysql.MySQLError, OSError) as error:
+            raise self.told(error) from error
+
+    def told(self, error: Exception) -> RunnelError:
+        number, reason = number_of(error), reason_of(error)
+        if number in AWAY or isinstance(error, OSError | pymysql.err.InterfaceError):
+            return DatabaseUnreachable(self.shown, reason)
+        if number in OUTDATED:
+            return SnapshotOutdated(self.shown, reason)
+        return DatabaseRefused(self.shown, reason, hint=self._hint(number))
+
+    def _hint(self, number: int) -> str:
+        user = f"TO {account(self.user)};"
+        if number == 1227:
+            return f"run GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* {user}"
+        if number in (1044, 1142):
+            return f"run GRANT SELECT ON {identifier(self.database)}.* {user}"
+        if number == 1049:
+            return "see to the database's name in the address"
+        if number in (1045, 1698):
+            return f"see to the user and the password; {PASSWORD_VARIABLE} keeps it out of the address"
+        if number == 1064:
+            return "see to the condition that was given"
+        return "this is unexpected: please report it"
+
+    def _told_of_connecting(self, error: Exception) -> RunnelError:
+        if number_of(error) in (1044, 1045, 1049, 1698):
+            return DatabaseRefused(self.shown, reason_of(error), hint=self._hint(number_of(error)))
+        if isinstance(error, RuntimeError) or "certificate" in str(error).lower():
+            return DatabaseRefused(self.shown, reason_of(error), hint="see to ssl_ca and ssl_verify in the address")
+        return DatabaseUnreachable(self.shown, reason_of(error))
+
+
+def _no_address(reason: str) -> DatabaseRefused:
+    return DatabaseRefused("(an address that cannot be read)", reason, hint=EXPECTED)
+
+
+def _security(options: Mapping[str, str]) -> dict[str, Any]:
+    if not options:
+        return {}
+    is_verified = options.get("ssl_verify", "yes").lower() not in ("no", "false", "0", "none")
+    files = {name: options[name] for name in ("ssl_ca", "ssl_cert", "ssl_key") if name in options}
+    return {**files, "ssl_verify_cert": is_verified, "ssl_verify_identity": is_verified}
+
+
+def number_of(error: Exception) -> int:
+    """The server's, or the client's own; 0 if there is none."""
+    first = error.args[0] if error.args else 0
+    return first if isinstance(first, int) else 0
+
+
+def reason_of(error: Exception) -> str:
+    said = error.args[1] if len(error.args) > 1 and isinstance(error, pymysql.MySQLError) else error
+    return " ".join(str(said).split()) or type(error).__name__
+
+
+def ask(connection: Connection, query: str) -> list[Record]:
+    """All rows of an answer; values are texts, bytes and None."""
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+def ask_one(connection: Connection, query: str) -> Record:
+    (found,) = ask(connection, query)
+    return found
+
+
+def identifier(*names: str) -> str:
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def account(user: str) -> str:
+    return f"'{user}'@'%'"
+
+
+def literal(value: str | bytes) -> str:
+    """In hexadecimal, so that no setting of the server changes what it means."""
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return f"_utf8mb4 x'{value.encode().hex()}'"

@@ -1,0 +1,76 @@
+"""What can be wrong with a MariaDB that is captured. No text here has a password in it.
+
+Transient
+├── DatabaseUnreachable   it does not answer, or ended the connection
+└── SnapshotOutdated      a table was altered, truncated or dropped before it was read
+Permanent
+├── DatabaseRefused       it answers, and says no
+├── NotReady              something is missing in it; `statements` is what mends it
+├── StatementLogged       a session wrote a statement to the log instead of its rows
+└── LogUnreadable         the log holds what this version cannot read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runnel.errors import Permanent, Transient
+
+
+class DatabaseUnreachable(Transient):
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(
+            f"database {database} cannot be reached: {reason}",
+            hint="start it or see to the address; the capture goes on where it was",
+        )
+        self.database = database
+        self.reason = reason
+
+
+class SnapshotOutdated(Transient):
+    """Whoever looks at a table as it was before cannot do so once it was altered or emptied."""
+
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(
+            f"a table of {database} is another one since the snapshot was taken: {reason}",
+            hint="the capture takes another one, and goes on where it was",
+        )
+        self.database = database
+
+
+class DatabaseRefused(Permanent):
+    def __init__(self, database: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"database {database} refused: {reason}", hint=hint)
+        self.database = database
+        self.reason = reason
+
+
+class NotReady(Permanent):
+    def __init__(
+        self, database: str, missing: str, statements: Sequence[str], *, verb: str = "run", then: str = ""
+    ) -> None:
+        super().__init__(
+            f"database {database} cannot be captured: {missing}",
+            hint=f"{verb} {' '.join(statements)}{f' {then}' if then else ''}",
+        )
+        self.database = database
+        self.missing = missing
+        self.statements = tuple(statements)
+
+
+class StatementLogged(Permanent):
+    def __init__(self, database: str, gtid: str, statement: str) -> None:
+        super().__init__(
+            f"changes of {database} are lost: transaction {gtid} has a statement in the log instead of its rows: "
+            f"{statement}",
+            hint="a session has set its own binlog_format: let it be ROW for all; then `runnel capture remove`, and "
+            "begin anew with a new snapshot",
+        )
+        self.gtid = gtid
+
+
+class LogUnreadable(Permanent):
+    def __init__(self, database: str, place: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"the log of {database} cannot be read at {place}: {reason}", hint=hint)
+        self.place = place
+        self.reason = reason

@@ -1,0 +1,201 @@
+"""Statements that the log has as text, because they change no rows one by one: what they do to tables.
+
+Only as much of SQL is read as that takes: the words at the beginning, and names. Names may be quoted in any way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from runnel.capture.tables import TableId
+
+
+class Doing(Enum):
+    EMPTIED = "emptied"
+    GONE = "gone"
+    ALTERED = "altered"  # or made: what it looks like is told when its rows are
+    UNSEEN = "unseen"  # rows came or went with a partition, and nobody tells which
+
+
+class Effect(NamedTuple):
+    doing: Doing
+    table: TableId
+
+
+_TOKEN: Final = re.compile(
+    r"""\s+ | /\*(?!M?!).*?\*/ | /\*M?!\d*\s | \*/ | --(?=\s|$)[^\n]* | \#[^\n]*
+    | (?P<quoted>`(?:[^`]|``)*` | "(?:[^"]|"")*") | (?P<text>'(?:[^'\\]|''|\\.)*')
+    | (?P<word>[\w$@]+) | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"})
+_PARTITIONS: Final = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "CONVERT"})
+
+
+class Word(NamedTuple):
+    text: str
+    is_name: bool  # it was quoted: no word of the language
+
+    @property
+    def upper(self) -> str:
+        return "" if self.is_name else self.text.upper()
+
+
+def words_of(sql: str) -> list[Word]:
+    """Words, names and signs, without comments; of a long statement only the beginning is looked at."""
+    found = []
+    for match in _TOKEN.finditer(sql[:100_000]):
+        if match["quoted"]:
+            quote = match["quoted"][0]
+            found.append(Word(match["quoted"][1:-1].replace(quote * 2, quote), True))
+        elif match["word"] or match["sign"]:
+            found.append(Word(match["word"] or match["sign"], False))
+        elif match["text"]:
+            found.append(Word("''", True))
+    return found
+
+
+def changes_rows(sql: str) -> bool:
+    """Whether a statement changes rows which the log does not have."""
+    words = words_of(sql[:1000])
+    return bool(words) and words[0].upper in _ROWS
+
+
+def mentions(sql: str, name: str) -> bool:
+    return any(word.text.lower() == name.lower() for word in words_of(sql))
+
+
+def effects_of(sql: str, schema: str) -> list[Effect]:
+    """`schema` is the one that names without one are in. A whole schema that is gone has a table without a name."""
+    reading = _Reading(words_of(sql), schema)
+    match reading.next():
+        case "TRUNCATE":
+            reading.skip("TABLE")
+            return [Effect(Doing.EMPTIED, reading.name())]
+        case "DROP":
+            return list(_dropped(reading))
+        case "RENAME":
+            return list(_renamed(reading))
+        case "ALTER":
+            return list(_altered(reading))
+        case "CREATE":
+            return list(_created(reading))
+    return []
+
+
+class _Reading:
+    def __init__(self, words: list[Word], schema: str) -> None:
+        self._words = words
+        self._schema = schema
+        self.at = 0
+
+    def peek(self) -> str:
+        return self._words[self.at].upper if self.at < len(self._words) else ""
+
+    def next(self) -> str:
+        found = self.peek()
+        self.at += 1
+        return found
+
+    def skip(self, *words: str) -> bool:
+        """These words, if they are next, all of them."""
+        following = [word.upper for word in self._words[self.at : self.at + len(words)]]
+        if following != list(words):
+            return False
+        self.at += len(words)
+        return True
+
+    def name(self) -> TableId:
+        first = self._text()
+        if self.peek() == ".":
+            self.at += 1
+            return TableId(first, self._text())
+        return TableId(self._schema, first)
+
+    def _text(self) -> str:
+        found = self._words[self.at].text if self.at < len(self._words) else ""
+        self.at += 1
+        return found
+
+    @property
+    def is_over(self) -> bool:
+        return self.at >= len(self._words)
+
+    def rest(self) -> list[str]:
+        return [word.upper for word in self._words[self.at :]]
+
+
+def _dropped(reading: _Reading) -> Iterator[Effect]:
+    if reading.skip("DATABASE") or reading.skip("SCHEMA"):
+        reading.skip("IF", "EXISTS")
+        yield Effect(Doing.GONE, TableId(reading.name().name, ""))
+        return
+    if not reading.skip("TABLE"):
+        return
+    reading.skip("IF", "EXISTS")
+    yield Effect(Doing.GONE, reading.name())
+    while reading.skip(","):
+        yield Effect(Doing.GONE, reading.name())
+
+
+def _renamed(reading: _Reading) -> Iterator[Effect]:
+    if not (reading.skip("TABLE") or reading.skip("TABLES")):
+        return
+    reading.skip("IF", "EXISTS")
+    while True:
+        old = reading.name()
+        if reading.skip("WAIT"):
+            reading.next()
+        reading.skip("NOWAIT")
+        if not reading.skip("TO"):
+            return
+        yield Effect(Doing.GONE, old)
+        yield Effect(Doing.ALTERED, reading.name())
+        if not reading.skip(","):
+            return
+
+
+def _altered(reading: _Reading) -> Iterator[Effect]:
+    while reading.peek() in ("ONLINE", "IGNORE"):
+        reading.next()
+    if not reading.skip("TABLE"):
+        return
+    reading.skip("IF", "EXISTS")
+    table = reading.name()
+    rest = reading.rest()
+    if any(first in _PARTITIONS and second == "PARTITION" for first, second in zip(rest, rest[1:], strict=False)):
+        yield Effect(Doing.UNSEEN, table)
+    new = _new_name(reading)
+    yield Effect(Doing.ALTERED if new is None else Doing.GONE, table)
+    if new is not None:
+        yield Effect(Doing.ALTERED, new)
+
+
+def _new_name(reading: _Reading) -> TableId | None:
+    """Of ALTER TABLE ... RENAME TO; columns and indexes are renamed by other words."""
+    depth = 0
+    while not reading.is_over:
+        word = reading.next()
+        if word == "(":
+            depth += 1
+        elif word == ")":
+            depth -= 1
+        elif word == "RENAME" and not depth and reading.peek() not in ("COLUMN", "INDEX", "KEY"):
+            for each in ("TO", "AS", "="):
+                reading.skip(each)
+            return reading.name()
+    return None
+
+
+def _created(reading: _Reading) -> Iterator[Effect]:
+    is_replaced = reading.skip("OR", "REPLACE")
+    if not reading.skip("TABLE"):
+        return
+    reading.skip("IF", "NOT", "EXISTS")
+    table = reading.name()
+    if is_replaced:
+        yield Effect(Doing.GONE, table)
+    yield Effect(Doing.ALTERED, table)

@@ -1,0 +1,248 @@
+"""What becomes of a MariaDB's log: transactions of every kind, and tables that change in the middle."""
+
+import logging
+from contextlib import closing
+
+import pytest
+
+from runnel.capture.errors import PositionLost
+from runnel.capture.events import Began, Change, Ended, Position
+from runnel.capture.mariadb import groups
+from runnel.capture.mariadb.errors import StatementLogged
+from tests.contract.capture.captured_mariadb import changes_of, events_of, told
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def source(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v varchar(20))")
+    return database.source()
+
+
+@pytest.fixture
+def start(source):
+    return source.prepare()
+
+
+def transactions(events):
+    return [event.id for event in events if isinstance(event, Began)]
+
+
+def test_a_transaction_of_several_statements_is_one(database, source, start):
+    database.execute("INSERT INTO t VALUES (1, 'a')", "UPDATE t SET id = 2", "DELETE FROM t")
+    events = events_of(database, source, start)
+    assert len(transactions(events)) == 1
+    assert changes_of(events) == [
+        ("c", None, {"id": 1, "v": "a"}),
+        ("u", {"id": 1, "v": "a"}, {"id": 2, "v": "a"}),
+        ("d", {"id": 2, "v": "a"}, None),
+    ]
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    assert ended.id == ended.at["gtid"].split(",")[0] == transactions(events)[0]
+
+
+def test_what_was_rolled_back_to_a_savepoint_is_not_told_even_if_the_log_has_it(database, source, start):
+    # a temporary table in the transaction makes the server write down what it rolls back
+    database.execute(
+        "INSERT INTO t VALUES (1, 'a')",
+        "CREATE TEMPORARY TABLE passing (x int)",
+        "SAVEPOINT s",
+        "INSERT INTO t VALUES (2, 'b')",
+        "ROLLBACK TO SAVEPOINT s",
+        "INSERT INTO t VALUES (3, 'c')",
+    )
+    database.run("BEGIN", "INSERT INTO t VALUES (4, 'd')", "CREATE TEMPORARY TABLE other (x int)", "ROLLBACK")
+    assert [new["id"] for _, _, new in changes_of(events_of(database, source, start))] == [1, 3]
+    assert sorted(id for id, _ in database.rows("t")) == [1, 3]
+
+
+def test_a_replaced_row_is_told_as_what_became_of_it(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')", "REPLACE INTO t VALUES (1, 'b')")
+    database.run("INSERT INTO t VALUES (1, 'x') ON DUPLICATE KEY UPDATE v = 'c'")
+    assert changes_of(events_of(database, source, start)) == [
+        ("c", None, {"id": 1, "v": "a"}),
+        ("u", {"id": 1, "v": "a"}, {"id": 1, "v": "b"}),
+        ("u", {"id": 1, "v": "b"}, {"id": 1, "v": "c"}),
+    ]
+
+
+def test_tables_of_engines_without_transactions_are_told(database, source):
+    database.run("CREATE TABLE loose (id int PRIMARY KEY) ENGINE = Aria")
+    start = source.prepare()
+    database.run("INSERT INTO loose VALUES (1), (2)", "BEGIN", "INSERT INTO loose VALUES (3)", "ROLLBACK")
+    assert [new for _, _, new in changes_of(events_of(database, source, start))] == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+def test_a_truncated_table_is_told(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')", "TRUNCATE TABLE t", f"truncate `{database.schema}`.`t`")
+    assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c", "t", "t"]
+
+
+def test_columns_that_change_in_the_middle_are_told_as_they_were(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')")
+    database.run("ALTER TABLE t ADD COLUMN n int unsigned DEFAULT 7 AFTER id", "INSERT INTO t VALUES (2, 1, 'b')")
+    database.run("ALTER TABLE t CHANGE COLUMN v w text, DROP COLUMN n", "UPDATE t SET w = 'c' WHERE id = 2")
+    assert told(events_of(database, source, start)) == [
+        ("redefined", "t", ["id", "v"]),
+        ("c", None, {"id": 1, "v": "a"}),
+        ("redefined", "t", ["id", "n", "v"]),
+        ("c", None, {"id": 2, "n": 1, "v": "b"}),
+        ("redefined", "t", ["id", "w"]),
+        ("u", {"id": 2, "w": "b"}, {"id": 2, "w": "c"}),
+    ]
+
+
+def test_a_column_of_another_type_is_told_by_its_type_of_then(database, source, start):
+    database.run(
+        "INSERT INTO t VALUES (1, '5')", "ALTER TABLE t MODIFY v bigint unsigned", "INSERT INTO t VALUES (2, 6)"
+    )
+    assert changes_of(events_of(database, source, start)) == [
+        ("c", None, {"id": 1, "v": "5"}),
+        ("c", None, {"id": 2, "v": 6}),
+    ]
+
+
+def test_tables_that_go_are_told_and_those_that_come_too(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')", "RENAME TABLE t TO u", "INSERT INTO u VALUES (2, 'b')")
+    database.run("ALTER TABLE u RENAME TO w", "DELETE FROM w WHERE id = 1", "DROP TABLE w")
+    database.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (9)", "CREATE OR REPLACE TABLE t (x int)")
+    assert told(events_of(database, source, start)) == [
+        ("redefined", "t", ["id", "v"]),
+        ("c", None, {"id": 1, "v": "a"}),
+        ("gone", "t"),
+        ("redefined", "u", ["id", "v"]),
+        ("c", None, {"id": 2, "v": "b"}),
+        ("gone", "u"),
+        ("redefined", "w", ["id", "v"]),
+        ("d", {"id": 1, "v": "a"}, None),
+        ("gone", "w"),
+        ("redefined", "t", ["id"]),
+        ("c", None, {"id": 9}),
+        ("gone", "t"),
+    ]
+
+
+def test_a_dropped_database_takes_its_tables_with_it(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')", f"DROP DATABASE {database.schema}")
+    events = events_of(database, source, start)
+    assert [each for each in told(events) if each[0] == "gone"] == [("gone", "t")]
+
+
+def test_an_xa_transaction_is_told_when_it_is_committed(database, source, start):
+    database.run("XA START 'one'", "INSERT INTO t VALUES (1, 'a')", "XA END 'one'", "XA PREPARE 'one'")
+    other = database.connect()
+    with other.cursor() as cursor:
+        for statement in ("XA START 'two'", "INSERT INTO t VALUES (2, 'b')", "XA END 'two'", "XA PREPARE 'two'"):
+            cursor.execute(statement)
+        cursor.execute("XA ROLLBACK 'two'")
+        cursor.execute("INSERT INTO t VALUES (3, 'c')")
+    first = events_of(database, source, start)
+    assert [new["id"] for _, _, new in changes_of(first)] == [3]
+    behind = Position(first[-1].at)
+    database.run("XA COMMIT 'one'")
+    # whoever begins behind the preparation finds it all the same
+    second = events_of(database, database.source(), behind)
+    assert [new["id"] for _, _, new in changes_of(second)] == [1]
+    assert "from" in behind.at
+    assert "from" not in second[-1].at
+
+
+def test_an_xa_transaction_from_before_the_capture_is_not_passed_over(database, source):
+    database.run("XA START 'old'", "INSERT INTO t VALUES (1, 'a')", "XA END 'old'", "XA PREPARE 'old'")
+    start = source.prepare()
+    database.run("XA COMMIT 'old'")
+    with pytest.raises(PositionLost, match="prepared before the capture began"):
+        events_of(database, source, start)
+
+
+def test_a_statement_instead_of_rows_is_not_passed_over(database, source, start):
+    database.run("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO t VALUES (1, 'a')")
+    with pytest.raises(StatementLogged, match="has a statement in the log instead of its rows: INSERT INTO t"):
+        events_of(database, source, start)
+
+
+def test_rows_of_which_the_log_has_a_part_are_filled_from_what_they_were(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a')", "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET v = 'b'")
+    (_, update) = [event for event in events_of(database, source, start) if isinstance(event, Change)]
+    assert update.after == (1, "b")
+
+
+def test_a_large_transaction_is_told_in_pieces_and_whole(database, source, start, monkeypatch):
+    monkeypatch.setattr(groups, "HELD_BYTES", 2_000)
+    rows = ", ".join(f"({number}, 'a')" for number in range(20_000))
+    database.execute(f"INSERT INTO t VALUES {rows}", "UPDATE t SET v = 'b' WHERE id < 10")
+    events = events_of(database, source, start)
+    assert len(transactions(events)) == 1
+    assert len([event for event in events if isinstance(event, Change)]) == 20_010
+
+
+def test_a_compressed_log_is_read(database, source, start):
+    database.server.run("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+    try:
+        database.run("SET SESSION sql_mode = ''", f"INSERT INTO t VALUES (1, '{'a' * 20}'), (2, '{'b' * 20}')")
+        database.run("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "TRUNCATE TABLE t")
+        assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c", "c", "u", "d", "t"]
+    finally:
+        database.server.run("SET GLOBAL log_bin_compress = OFF")
+
+
+def test_transactions_of_several_domains_are_told_in_their_order(database, source, start):
+    for number, domain in enumerate((0, 7, 0, 7, 3)):
+        database.run(f"SET SESSION gtid_domain_id = {domain}", f"INSERT INTO t VALUES ({number}, 'a')")
+    events = events_of(database, source, start)
+    assert [new["id"] for _, _, new in changes_of(events)] == [0, 1, 2, 3, 4]
+    for number, event in enumerate(event for event in events if isinstance(event, Ended)):
+        rest = events_of(database, database.source(), Position(event.at))
+        assert [new["id"] for _, _, new in changes_of(rest)] == list(range(number + 1, 5))
+
+
+def test_generated_and_invisible_columns_are_the_same_in_the_log_and_in_a_snapshot(database, source):
+    database.run(
+        "CREATE TABLE g (id int PRIMARY KEY, twice int AS (id * 2) STORED, thrice int AS (id * 3) VIRTUAL,"
+        " hidden int INVISIBLE DEFAULT 5)"
+    )
+    start = source.prepare()
+    database.run("INSERT INTO g (id) VALUES (1)", "UPDATE g SET id = 2")
+    found = changes_of(events_of(database, source, start))
+    row = {"id": 2, "twice": 4, "thrice": 6, "hidden": 5}
+    assert found[-1] == ("u", {"id": 1, "twice": 2, "thrice": 3, "hidden": 5}, row)
+    with source.snapshot() as snapshot:
+        table = next(each for each in snapshot.tables() if each.id.name == "g")
+        assert list(snapshot.rows(table)) == [[tuple(row.values())]]
+
+
+def test_a_table_without_a_primary_key_has_that_of_a_unique_index(database, source):
+    database.run("CREATE TABLE u (a int, b int NOT NULL, UNIQUE (a), UNIQUE later (b))", "CREATE TABLE loose (x int)")
+    start = source.prepare()
+    database.run("INSERT INTO u VALUES (1, 2)", "INSERT INTO loose VALUES (1)")
+    keys = {
+        event.table.id.name: event.table.key
+        for event in events_of(database, source, start)
+        if isinstance(event, Change)
+    }
+    assert keys == {"u": (1,), "loose": ()}
+
+
+def test_partitions_that_go_as_a_whole_are_said(database, source, caplog):
+    database.run(
+        "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)"
+        " (PARTITION low VALUES LESS THAN (10), PARTITION high VALUES LESS THAN MAXVALUE)"
+    )
+    start = source.prepare()
+    database.run("INSERT INTO p VALUES (1), (11)", "ALTER TABLE p TRUNCATE PARTITION low")
+    with caplog.at_level(logging.WARNING):
+        assert len(changes_of(events_of(database, source, start))) == 2
+    assert any("partitions of table" in message for message in caplog.messages)
+
+
+def test_what_the_log_tells_of_others_moves_the_position_on(database, source, start):
+    database.server.run("CREATE DATABASE IF NOT EXISTS elsewhere", "CREATE OR REPLACE TABLE elsewhere.t (id int)")
+    database.server.run("INSERT INTO elsewhere.t VALUES (1)", "FLUSH BINARY LOGS")
+    assert source.behind(start) > 0
+    events = events_of(database, source, start)
+    assert not changes_of(events)
+    assert source.behind(Position(events[-1].at)) == 0
+    with closing(source.changes(Position(events[-1].at))) as changes:
+        assert not changes.read(0.0)

@@ -1,0 +1,145 @@
+"""Chunks of a table beside the changes, and snapshots: rows at an exact place of the log."""
+
+from contextlib import closing
+
+import pytest
+
+from runnel.capture.errors import InvalidFilter, TableMissing
+from runnel.capture.events import Change, Ended, Mark, Redefined
+from runnel.capture.mariadb.errors import SnapshotOutdated
+
+pytestmark = pytest.mark.servers
+SECONDS = 60.0
+
+
+@pytest.fixture
+def source(database):
+    database.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')"
+    )
+    return database.source()
+
+
+def read_to_mark(changes, tag):
+    events = []
+    while Mark(tag) not in events:
+        events += changes.read(SECONDS)
+    return events
+
+
+def seen(events):
+    return [event for event in events if not isinstance(event, Redefined)]
+
+
+def test_a_mark_is_told_behind_all_that_the_rows_have_seen_and_before_the_rest(database, source):
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)) as changes:
+        database.run("UPDATE t SET v = 'x' WHERE id = 1")
+        chunk = source.chunk(table, None, 2, "one")
+        database.run("UPDATE t SET v = 'y' WHERE id = 1")
+        assert (list(chunk.rows), chunk.is_last) == ([(1, "x"), (2, "b")], False)
+        events = read_to_mark(changes, "one")
+        assert [event.after for event in events if isinstance(event, Change)] == [(1, "x")]
+        assert isinstance(events[events.index(Mark("one")) - 1], Ended)
+        while not any(isinstance(event, Change) and event.after == (1, "y") for event in events):
+            events += changes.read(SECONDS)
+        chunk = source.chunk(table, (2,), 2, "two")
+        assert (list(chunk.rows), chunk.is_last) == ([(3, "c")], True)
+        assert all(chunk.sees(event.id) for event in events if isinstance(event, Ended))
+        read_to_mark(changes, "two")
+
+
+def test_a_quiet_log_tells_a_mark_at_once(database, source):
+    start = source.prepare()
+    with closing(source.changes(start)) as changes:
+        assert source.chunk(source.table(database.table("t")), None, 10, "now") is not None
+        assert changes.read(SECONDS) == [Mark("now")]
+
+
+def test_a_chunk_of_rows_that_fit_a_condition(database, source):
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)):
+        assert list(source.chunk(table, (1,), 10, "some", "v <> 'b' -- or not").rows) == [(3, "c")]
+        with pytest.raises(InvalidFilter, match='cannot be chosen by "nothing > 1"'):
+            source.chunk(table, None, 10, "none", "nothing > 1")
+        assert source.chunk(table, None, 10, "again") is not None
+
+
+def test_a_chunk_of_a_table_that_is_gone_is_an_error(database, source):
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)):
+        database.run("DROP TABLE t")
+        with pytest.raises(TableMissing):
+            source.chunk(table, None, 10, "gone")
+
+
+def test_a_chunk_behind_a_key_that_is_no_longer_one_begins_anew(database, source):
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)):
+        database.run("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)")
+        chunk = source.chunk(table, (1,), 10, "key")
+        assert (chunk.rows, chunk.is_last, chunk.table.key) == ((), False, (1,))
+
+
+KEYS = {
+    "enum('z','a','m')": ["'z'", "'a'", "'m'"],
+    "set('x','y')": ["''", "'x'", "'y'", "'x,y'"],
+    "bit(9)": ["b'1'", "b'10'", "b'100000000'"],
+    "float": ["-1.5", "0.1", "0.2", "16777216"],
+    "double": ["-1e300", "0.1", "3"],
+    "decimal(10,3)": ["-1.5", "0", "2.25"],
+    "bigint unsigned": ["0", "18446744073709551615"],
+    "date": ["'1999-01-01'", "'2024-02-29'"],
+    "time(3)": ["'-100:00:00'", "'00:00:00.001'", "'200:00:00'"],
+    "datetime(6)": ["'2024-01-01'", "'2024-01-01 00:00:00.000001'"],
+    "timestamp": ["'2024-01-01'", "'2024-01-02'"],
+    "year": ["1999", "2024"],
+    "varchar(10)": ["'a'", "'B'", "'c'", "'ä\\\\'"],
+    "varchar(10) character set latin1 collate latin1_bin": ["'B'", "'a'", "'ä'"],
+    "varbinary(5)": ["x''", "x'00'", "x'ff'"],
+    "binary(4)": ["x'00'", "x'01'"],
+    "uuid": ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-9c0b-1ef8-bb6d-6bb9bd380a11'", "uuid()"],
+    "inet6": ["'::1'", "'2001:db8::1'"],
+}
+
+
+def test_keys_of_every_type_are_read_in_order_from_each_on(database, source):
+    database.run("SET time_zone = '+00:00'")
+    for number, (kind, values) in enumerate(KEYS.items()):
+        rows = ", ".join(f"({value}, {place % 2})" for value in values for place in range(2))
+        database.run(f"CREATE TABLE k{number} (k {kind} NOT NULL, n int NOT NULL, PRIMARY KEY (k, n))")
+        database.run(f"INSERT INTO k{number} VALUES {rows}")
+    with source.snapshot() as snapshot:
+        for table in snapshot.tables():
+            rows = [row for piece in snapshot.rows(table) for row in piece]
+            assert len(rows) == len(set(rows)) == len(database.rows(table.id.name)), table.id
+            for number, row in enumerate(rows):
+                rest = [each for piece in snapshot.rows(table, table.key_of(row)) for each in piece]
+                assert rest == rows[number + 1 :], (table.id, row)
+
+
+def test_a_snapshot_does_not_see_what_was_altered_since(database, source):
+    database.run("SET lock_wait_timeout = 20", "CREATE TABLE read_first (id int PRIMARY KEY)")
+    database.run("INSERT INTO read_first VALUES (1)")
+    with source.snapshot() as snapshot:
+        tables = {table.id.name: table for table in snapshot.tables()}
+        assert list(snapshot.rows(tables["read_first"])) == [[(1,)]]
+        database.run("ALTER TABLE read_first ADD COLUMN n int")  # it was let go of, and this waits for nobody
+        database.run("TRUNCATE TABLE t")
+        with pytest.raises(SnapshotOutdated):
+            list(snapshot.rows(tables["t"]))
+
+
+def test_many_rows_come_in_pieces(database, source):
+    database.run(f"INSERT INTO t VALUES {', '.join(f'({number}, 1)' for number in range(10, 30_010))}")
+    database.run("CREATE TABLE loose (x int)", "INSERT INTO loose SELECT id FROM t")
+    with source.snapshot() as snapshot:
+        for table in snapshot.tables():
+            pieces = list(snapshot.rows(table))
+            assert sum(len(piece) for piece in pieces) == 30_003
+            assert len(pieces) > 5
+            assert max(len(piece) for piece in pieces) <= 4096

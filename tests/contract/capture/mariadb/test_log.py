@@ -1,0 +1,85 @@
+"""A log that is not the one that was read from, or has lost a part, is never read as if it were."""
+
+from contextlib import closing
+
+import pytest
+
+from runnel.capture.errors import PositionLost
+from runnel.capture.events import Position
+from tests.contract.capture.captured_mariadb import MariadbDatabase, changes_of, events_of
+from tests.contract.capture.mariadb_server import mariadb_server
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A server of its own, whose log may be purged and begun anew."""
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(alone):
+    database = MariadbDatabase(alone)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    yield database
+    database.close()
+
+
+def purge(database):
+    database.run("FLUSH BINARY LOGS")
+    ((file, *_),) = database.ask("SHOW MASTER STATUS")
+    database.run(f"PURGE BINARY LOGS TO '{file}'")
+
+
+def read(source, position):
+    with closing(source.changes(position)) as changes:
+        return list(changes.read(20.0))
+
+
+def test_changes_whose_files_were_purged_are_lost(database):
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    purge(database)
+    with pytest.raises(PositionLost, match="purged"):
+        read(source, start)
+
+
+def test_files_that_were_read_may_be_purged(database):
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    events = events_of(database, source, start)
+    purge(database)
+    database.run("INSERT INTO t VALUES (2)")
+    assert [new for _, _, new in changes_of(events_of(database, source, Position(events[-1].at)))] == [{"id": 2}]
+
+
+def test_a_log_that_was_begun_anew_is_refused_though_its_numbers_come_again(database):
+    source = database.source()
+    for number in range(5):
+        database.run(f"INSERT INTO t VALUES ({number})")
+    start = source.prepare()
+    database.run("RESET MASTER")
+    with pytest.raises(PositionLost):
+        read(source, start)
+    for number in range(100, 130):
+        database.run(f"INSERT INTO t VALUES ({number})")
+    with pytest.raises(PositionLost):
+        read(source, start)
+
+
+def test_reading_goes_on_when_the_server_was_restarted(database):
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    database.server.stop()
+    database.server.start()
+    database.server.run(f"INSERT INTO {database.schema}.t VALUES (2)")
+    with closing(source.changes(start)) as changes:
+        found = []
+        while len(changes_of(found)) < 2:
+            found += changes.read(60.0)
+    assert [new for _, _, new in changes_of(found)] == [{"id": 1}, {"id": 2}]

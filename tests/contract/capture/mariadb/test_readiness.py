@@ -1,0 +1,126 @@
+"""What is missing is told with the SQL that mends it, and that SQL mends it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from runnel.capture.errors import CannotCapture, TableMissing
+from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, NotReady
+from runnel.capture.mariadb.source import MariadbSource
+from runnel.capture.opening import open_source
+from runnel.capture.selection import Selection
+from tests.contract.capture.captured_mariadb import changes_of, events_of
+from tests.contract.capture.mariadb_server import mariadb_server
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def user(database):
+    """One who may log in, and nothing else."""
+    name = f"user_{database.schema}"
+    database.run(f"CREATE USER {name}@'%' IDENTIFIED BY 'right'", "CREATE TABLE t (id int PRIMARY KEY)")
+    yield name
+    database.run(f"DROP USER {name}@'%'")
+
+
+def missing(source) -> NotReady:
+    with pytest.raises(NotReady) as raised:
+        source.prepare()
+    return raised.value
+
+
+def test_a_server_without_a_log_is_told():
+    with mariadb_server({"log_bin": "0", "skip_log_bin": "ON"}) as server:
+        server.run("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+        error = missing(MariadbSource(server.url_of("shop"), "shop", lambda table: True))
+        assert str(error) == (
+            f"database mariadb://runnel@127.0.0.1:{server.port}/shop cannot be captured: it keeps no binary log "
+            "(write log_bin = mariadb-bin server_id = 1 under [mariadbd] in my.cnf, and restart the server)"
+        )
+
+
+def test_settings_of_the_log_are_told_all_at_once(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.run("SET GLOBAL binlog_format = 'MIXED'", "SET GLOBAL binlog_row_image = 'MINIMAL'")
+    database.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    source = database.source()
+    error = missing(source)
+    assert error.missing == "binlog_format is MIXED, binlog_row_image is MINIMAL, binlog_row_metadata is MINIMAL"
+    assert error.statements == (
+        "SET GLOBAL binlog_format = 'ROW';",
+        "SET GLOBAL binlog_row_image = 'FULL';",
+        "SET GLOBAL binlog_row_metadata = 'FULL';",
+    )
+    database.run(*error.statements)
+    source.prepare()
+
+
+def test_each_right_that_is_missing_is_told_until_none_is(database, user):
+    url = database.server.url_of(database.schema, user, "right")
+    with pytest.raises(DatabaseRefused, match="Access denied") as raised:
+        database.source(url=url).prepare()
+    assert raised.value.hint == f"run GRANT SELECT ON `{database.schema}`.* TO '{user}'@'%';"
+    database.run(f"GRANT INSERT ON {database.schema}.* TO {user}@'%'")
+    source = database.source(url=url)
+    said = []
+    for _ in range(2):
+        error = missing(source)
+        said.append(error.missing)
+        database.run(*error.statements)
+    assert said == [
+        f"user '{user}'@'%' may not read the log",
+        f"user '{user}'@'%' may not read {database.schema}.t",
+    ]
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1)")
+    assert changes_of(events_of(database, source, start)) == [("c", None, {"id": 1})]
+    with source.snapshot() as snapshot:
+        assert list(snapshot.rows(snapshot.tables()[0])) == [[(1,)]]
+
+
+def test_a_wrong_password_is_told_without_it(database, user):
+    source = database.source(url=database.server.url_of(database.schema, user, "w0rng-secret"))
+    with pytest.raises(DatabaseRefused, match="Access denied for user") as raised:
+        source.prepare()
+    assert "w0rng-secret" not in str(raised.value)
+    assert "w0rng-secret" not in repr(raised.value.__dict__)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password():
+    source = MariadbSource("mariadb://me:s3cret@127.0.0.1:1/shop", "shop", lambda table: True)
+    with pytest.raises(DatabaseUnreachable, match=r"mariadb://me@127\.0\.0\.1:1/shop cannot be reached") as raised:
+        source.prepare()
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_database_that_is_not_there_is_told(database):
+    source = database.source(url=database.server.url_of("nowhere"))
+    with pytest.raises(DatabaseRefused, match=r"Unknown database 'nowhere' \(see to the database's name"):
+        source.prepare()
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(database):
+    database.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    with pytest.raises(
+        TableMissing, match=rf'has no table "{database.schema}.order" \(it has {database.schema}.orders'
+    ):
+        open_source(database.url, "shop", Selection(tables=[f"{database.schema}.order"]))
+    found = open_source(database.url, "shop", Selection(tables=[f"{database.schema}.orders"]))
+    assert found.connector == "mariadb"
+    found.close()
+
+
+def test_a_table_that_keeps_its_history_is_refused(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY) WITH SYSTEM VERSIONING")
+    with pytest.raises(CannotCapture, match="it keeps its own history"):
+        database.source().prepare()
+
+
+def test_a_table_without_a_past_is_said(database, caplog):
+    database.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE = Aria")
+    with caplog.at_level(logging.WARNING):
+        database.source().prepare()
+    assert any("of another engine than InnoDB" in message for message in caplog.messages)

@@ -1,0 +1,177 @@
+"""Events of the log become changes, when it is sure that they were committed."""
+
+import pytest
+
+from runnel.capture.errors import PositionLost
+from runnel.capture.events import Began, Change, Ended, Mark, Passed, Position, Redefined
+from runnel.capture.mariadb import groups
+from runnel.capture.mariadb.binlog import COMPLETED, PREPARED, STANDALONE
+from runnel.capture.mariadb.changes import Catalog, MariadbChanges
+from runnel.capture.mariadb.definitions import Shown
+from runnel.capture.mariadb.errors import LogUnreadable, StatementLogged
+from runnel.capture.mariadb.forms import Modes, form_of
+from runnel.capture.mariadb.gtids import place_of
+from runnel.capture.mariadb.values import decoder_of
+from runnel.capture.tables import Column, Table, TableId
+from tests.unit.capture.mariadb.binlog_bytes import DELETE, UPDATE, WRITE, Writer
+
+AT = {"gtid": "0-1-10", "file": "bin.000001", "pos": 4, "server": 1}
+tables: dict[tuple[str, ...], Table] = {}
+
+
+class Given:
+    """A log that is there already."""
+
+    def __init__(self, *packets: bytes) -> None:
+        self.packets = list(packets)
+
+    def read(self, seconds: float) -> list[bytes]:
+        found, self.packets = self.packets, []
+        return found
+
+    def close(self) -> None: ...
+
+
+def define(told):
+    kinds = [decoder_of(column, lambda _: lambda value: value.decode()) for column in told.columns]
+    columns = tuple(
+        Column(column.name, form_of(kind, Modes(), optional=True))
+        for column, (kind, _) in zip(told.columns, kinds, strict=True)
+    )
+    identity = TableId(told.schema, told.name)
+    table = tables.setdefault((identity.name,), Table(identity, columns, told.key))
+    return Shown(table, tuple(decode for _, decode in kinds))
+
+
+def reading(*packets, after=None, until=None):
+    known = Catalog("here", lambda table: table.name == "t", define, lambda _: None, [TableId("s", "t")])
+    return MariadbChanges(Given(*packets), known, 1, after or Position(AT), until)
+
+
+def read(*packets, **named):
+    changes = reading(*packets, **named)
+    events = []
+    while found := changes.read(0.0):
+        events += found
+    return events
+
+
+def rows_of(events):
+    return [(event.op, event.before, event.after) for event in events if isinstance(event, Change)]
+
+
+@pytest.fixture
+def log():
+    return Writer()
+
+
+def test_rows_are_told_with_their_transaction(log):
+    events = read(
+        log.rotate(), log.begin(11), log.table(), log.rows(WRITE, (1, "a"), (2, None)),
+        log.rows(UPDATE, (1, "a"), (1, "b")), log.rows(DELETE, (2, None)), log.xid(),
+    )  # fmt: skip
+    assert rows_of(events) == [
+        ("c", None, (1, "a")), ("c", None, (2, None)), ("u", (1, "a"), (1, "b")), ("d", (2, None), None),
+    ]  # fmt: skip
+    assert [type(event) for event in events[:2]] == [Began, Redefined]
+    assert events[-1] == Ended("0-1-11", {**AT, "gtid": "0-1-11", "pos": log.pos}, 1_700_000_000_000_000)
+    assert '"gtid":"0-1-11","file":"bin.000001","pos":' in events[2].source
+    assert events[3].source.endswith('"row":1,"thread":null,"query":null')
+
+
+def test_what_was_rolled_back_to_a_savepoint_is_left_out(log):
+    events = read(
+        log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.query("SAVEPOINT `s`"), log.rows(WRITE, (2, "b")),
+        log.query("ROLLBACK TO `s`"), log.rows(WRITE, (3, "c")), log.query("COMMIT"),
+        log.begin(12), log.table(), log.rows(WRITE, (4, "d")), log.query("ROLLBACK"),
+    )  # fmt: skip
+    assert [after for _, _, after in rows_of(events)] == [(1, "a"), (3, "c")]
+
+
+def test_a_large_transaction_that_was_rolled_back_is_an_error(log, monkeypatch):
+    monkeypatch.setattr(groups, "HELD_BYTES", 10)
+    packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a"))]
+    assert rows_of(read(*packets, log.xid())) == [("c", None, (1, "a"))]
+    with pytest.raises(LogUnreadable, match="the large transaction 0-1-11 was rolled back in part"):
+        read(*packets, log.query("ROLLBACK"))
+
+
+def test_a_prepared_transaction_is_told_when_it_is_committed(log):
+    prepared = [log.begin(11, PREPARED, xa=b"x"), log.table(), log.rows(WRITE, (1, "a")), log.prepare(b"x")]
+    between = [log.begin(12), log.table(), log.rows(WRITE, (2, "b")), log.xid()]
+    committed = [log.begin(13, COMPLETED | STANDALONE, xa=b"x"), log.query("XA COMMIT X'78',X'',1")]
+    events = read(*prepared, *between)
+    assert [after for _, _, after in rows_of(events)] == [(2, "b")]
+    behind = events[-1].at
+    assert behind["from"] == "0-1-10"
+    again = read(*prepared, *between, *committed, after=Position(behind))
+    assert [after for _, _, after in rows_of(again)] == [(1, "a")]
+    assert "from" not in again[-1].at
+    with pytest.raises(PositionLost, match="prepared before the capture began"):
+        read(*committed)
+
+
+def test_a_prepared_transaction_that_is_rolled_back_is_not_told(log):
+    packets = [log.begin(11, PREPARED, xa=b"x"), log.table(), log.rows(WRITE, (1, "a")), log.prepare(b"x"),
+               log.begin(12, COMPLETED | STANDALONE, xa=b"x"), log.query("XA ROLLBACK X'78',X'',1")]  # fmt: skip
+    assert not rows_of(read(*packets))
+
+
+def test_only_what_is_chosen_is_told_and_the_rest_moves_the_position_on(log):
+    events = read(
+        log.rotate(), log.begin(11), log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8), log.xid(),
+        log.begin(5, domain=3), log.query("COMMIT"), log.heartbeat(),
+    )  # fmt: skip
+    assert events == [Passed({**AT, "gtid": "0-1-11,3-1-5", "pos": log.pos})]
+
+
+def test_nothing_is_passed_while_reading_goes_on_inside_of_a_transaction(log):
+    other = [log.begin(11), log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8), log.xid()]
+    ours = [log.begin(12), log.table(), log.rows(WRITE, (1, "a")), log.xid()]
+    inside = Position(AT, 1)
+    assert read(*other, log.heartbeat(), after=inside) == []
+    assert [type(event) for event in read(*other, *ours, after=inside)] == [Began, Redefined, Change, Ended]
+
+
+def test_changes_end_exactly_where_they_are_to(log):
+    until = {**AT, "gtid": "0-1-11"}
+    packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.xid(),
+               log.begin(12), log.table(), log.rows(WRITE, (2, "b")), log.xid()]  # fmt: skip
+    events = read(*packets, until=until)
+    assert [after for _, _, after in rows_of(events)] == [(1, "a")]
+    assert events[-1] == Passed(until)
+    assert read(*packets, until=AT) == [Passed(AT)]
+
+
+def test_a_mark_is_told_at_its_place(log):
+    packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.xid(),
+               log.begin(12), log.table(), log.rows(WRITE, (2, "b")), log.xid()]  # fmt: skip
+    changes = reading(*packets)
+    assert changes.mark("here", place_of("0-1-10"))
+    assert changes.mark("there", place_of("0-1-11"))
+    assert not changes.mark("before", place_of("0-1-9"))
+    events = [*changes.read(0.0), *changes.read(0.0)]
+    kinds = [event.tag if isinstance(event, Mark) else type(event) for event in events]
+    assert kinds == ["here", Began, Redefined, Change, Ended, "there", Began, Change, Ended]
+    assert not changes.mark("late", place_of("0-1-11"))
+
+
+def test_places_beyond_four_gigabytes_are_told(log):
+    log.pos = 2**32 - 30
+    after = Position({**AT, "pos": log.pos})
+    events = read(log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.xid(), after=after)
+    assert events[-1].at["pos"] == log.pos > 2**32
+
+
+def test_what_cannot_be_read_is_an_error(log):
+    with pytest.raises(LogUnreadable, match="it has an event of kind 99, which is not known"):
+        read(log.begin(11), log.event(99, b""))
+    assert read(log.begin(11), log.event(99, b"", flags=0x80), log.xid()) != []
+    with pytest.raises(LogUnreadable, match="without the names of its columns"):
+        read(log.begin(11), log.table(names=False), log.xid())
+
+
+def test_a_statement_instead_of_rows_is_an_error_if_it_is_about_what_is_captured(log):
+    assert not rows_of(read(log.begin(11), log.query("INSERT INTO other VALUES (1)"), log.query("COMMIT")))
+    with pytest.raises(StatementLogged):
+        read(log.begin(12), log.query("INSERT INTO t VALUES (1)"), log.query("COMMIT"))
