@@ -4,9 +4,9 @@
         pymysql.connect(**mariadb.account())
 
 It listens on a free port of the loopback interface, keeps its files in a temporary directory, answers when the block
-begins, and is gone when the block ends. It refuses to run as root: then `nobody` runs it. Where no MariaDB is installed,
-Debian's packages are fetched and unpacked, which takes no rights, into `~/.cache/runnel` (of root into `/var/tmp/runnel`),
-or where RUNNEL_CACHE points.
+begins, and is gone when the block ends. It refuses to run as root: then `nobody` runs it. Where no MariaDB is
+installed, Debian's packages are fetched and unpacked, which takes no rights, into `~/.cache/runnel` (of root into
+`/var/tmp/runnel`), or where RUNNEL_CACHE points.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The binary log's events, from bytes to values. No I/O.
 
     header  time u32, kind u8, server u32, length u32, end u32, flags u16
-    body    by kind; there is no checksum behind it, because a reader asks for none
+    body    by kind; the checksum behind it is taken off before
 
 What a table looked like is told before its rows (see `table_maps`). Rows are decoded by that, never by what the catalog
 says now.

@@ -123,6 +123,9 @@ class MariadbChanges:
             if self._telling is not None:
                 wanted = AT_ONCE - len(events)
                 found = list(islice(self._telling, wanted))
+                # a beginning that is told counts only with what it begins
+                while found and isinstance(found[-1], Began | Redefined) and (more := next(self._telling, None)):
+                    found.append(more)
                 events.extend(found)
                 if len(found) < wanted:
                     self._telling = None
@@ -204,7 +207,7 @@ class MariadbChanges:
         if group.is_known and not group.is_preparing:
             return
         group.add(item)
-        if group.is_full:
+        if group.is_full and item.kind in binlog.ROWS:
             group.is_out = True
             self._telling = self._told(group, group.taken(), is_end=False)
 
@@ -239,7 +242,7 @@ class MariadbChanges:
     def _told(self, group: Group, items: Sequence[Item], *, is_end: bool) -> Iterator[Event]:
         for item in items:
             if item.kind == Logged.TABLE_MAP:
-                yield from self._map(group, item)
+                self._map(item)
             elif item.kind in binlog.ROWS:
                 yield from self._rows(group, item)
             else:
@@ -268,16 +271,11 @@ class MariadbChanges:
             group.is_begun = True
             yield Began(str(group.gtid), group.micros)
 
-    def _map(self, group: Group, item: Item) -> Iterator[Event]:
+    def _map(self, item: Item) -> None:
         number, body = binlog.table_number(item.data), item.data[BODY:]
         known = self._maps.get(number)
         if known is None or known[0] != body:
-            known = self._maps[number] = body, self._shown(item.data)
-        shown = known[1]
-        if shown is not None and self._tables.get(shown.table.id) is not shown.table:
-            self._tables[shown.table.id] = shown.table
-            yield from self._beginning(group)
-            yield Redefined(shown.table, group.micros)
+            self._maps[number] = body, self._shown(item.data)
 
     def _shown(self, data: bytes) -> Shown | None:
         told = table_map_of(data)
@@ -302,6 +300,9 @@ class MariadbChanges:
             return
         yield from self._beginning(group)
         kind, table, micros = item.kind, shown.table, group.micros
+        if self._tables.get(table.id) is not table:
+            self._tables[table.id] = table
+            yield Redefined(table, micros)
         op: Operation = "c" if kind in binlog.WRITES else "u" if kind in binlog.UPDATES else "d"
         head, tail = self._source(group, item)
         for row, (old, new) in enumerate(pairs_of(binlog.rows_of(item.data, kind), shown.decoders)):

@@ -60,11 +60,12 @@ class Address:
         self._given = {"host": host, "port": port or PORT, "user": user or None, "password": password}
         self._given |= _security(options)
 
-    def connect(self) -> Connection:
+    def connect(self, *, anywhere: bool = False) -> Connection:
+        """`anywhere` is without the database, which may be gone when the log tells of its tables."""
         try:
             connection = pymysql.connect(
                 **self._given,
-                database=self.database,
+                database=None if anywhere else self.database,
                 charset="utf8mb4",
                 autocommit=True,
                 conv={},

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import select
 import time
+import zlib
 from collections.abc import Sequence
 from struct import pack
 from typing import Any, Final
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.mariadb.connections import Address, ask, literal
+from runnel.capture.mariadb.connections import Address, ask, ask_one, literal
 from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable
 from runnel.errors import RunnelError
 
@@ -27,13 +28,16 @@ HEARTBEAT_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 60.0
 CAPABILITY: Final = 4  # of a replica that knows global transaction ids
 FATAL: Final = 1236
-OK, ENDED, FAILED = 0x00, 0xFE, 0xFF
+OK, FAILED = 0x00, 0xFF
+KIND, FORMAT = 4, 15  # where an event's kind is; the kind of a file's first one
+CHECKSUM: Final = 4  # bytes
 
 
 class Dump:
     def __init__(self, address: Address, server_id: int, start: str) -> None:
         self._address = address
         self._buffer = bytearray()
+        self._has_checksums = False
         self._connection = address.connect()
         try:
             with address.telling():
@@ -63,13 +67,15 @@ class Dump:
     def _start(self, server_id: int, start: str) -> None:
         settings = {
             "master_heartbeat_period": str(round(HEARTBEAT_SECONDS * 1_000_000_000)),
-            "master_binlog_checksum": "'NONE'",
+            "master_binlog_checksum": "@@GLOBAL.binlog_checksum",
             "mariadb_slave_capability": str(CAPABILITY),
             "slave_connect_state": literal(start),
             "slave_gtid_strict_mode": "0",
             "slave_gtid_ignore_duplicates": "0",
         }
         ask(self._connection, "SET " + ", ".join(f"@{name} = {value}" for name, value in settings.items()))
+        (checksum,) = ask_one(self._connection, "SELECT @master_binlog_checksum")
+        self._has_checksums = checksum == "CRC32"
         name = self._address.application.encode()[:60]
         told = pack("<I", server_id) + bytes([len(name)]) + name + b"\0\0" + pack("<HII", 0, 0, 0)
         self._connection._execute_command(REGISTER, told)
@@ -107,10 +113,21 @@ class Dump:
 
     def _event(self, packet: bytes) -> bytes:
         if packet[0] == OK:
-            return packet[1:]
+            return self._checked(packet[1:])
         if packet[0] == FAILED:
             raise self._failed(int.from_bytes(packet[1:3], "little"), packet[9:].decode("utf-8", "replace"))
         raise DatabaseUnreachable(self._address.shown, "the server ended the replication")
+
+    def _checked(self, event: bytes) -> bytes:
+        """Without its checksum. Each file of the log has them or not, and its first event says so."""
+        if event[KIND] == FORMAT:
+            self._has_checksums = bool(event[-CHECKSUM - 1])
+        if not self._has_checksums:
+            return event
+        content = event[:-CHECKSUM]
+        if zlib.crc32(content) != int.from_bytes(event[-CHECKSUM:], "little"):
+            raise DatabaseUnreachable(self._address.shown, "an event of its log came broken")
+        return content
 
     def _failed(self, number: int, reason: str) -> RunnelError:
         if number == FATAL and ("purged" in reason or "not in the master's binlog" in reason):

@@ -1,9 +1,9 @@
 """Transactions of the log: their events, gathered until it is sure that they were committed.
 
 A transaction is written to the log when it commits, and still its end may say otherwise: a part that was rolled back to
-a savepoint, or all of it, where something in it could not be undone. XA transactions are written when they are prepared,
-and committed or rolled back later, by another entry. So events are held back up to the end. Only those of a very large
-transaction go out before it; if that turns out to have been rolled back, reading ends with an error.
+a savepoint, or all of it, where something in it could not be undone. XA transactions are written when they are
+prepared, and committed or rolled back later, by another entry. So events are held back up to the end. Only those of a
+very large transaction go out before it; if that turns out to have been rolled back, reading ends with an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The tables as they were at one place of the log.
 
 `START TRANSACTION WITH CONSISTENT SNAPSHOT` takes it without a lock, and the server says at which place of its log that
-is. The tables must be InnoDB's for that: others have no past to look at. A table is let go of when it was read, so that
-it can be altered.
+is. The tables must be InnoDB's for that: others have no past to look at. A table that was read cannot be altered before
+all are, unless the user may set `sql_log_bin` (BINLOG ADMIN): then it is let go of at once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import pymysql  # type: ignore[import-untyped]
 from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
 
 from runnel.capture.errors import PositionLost
 from runnel.capture.events import Position
-from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, literal
+from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, literal, number_of
 from runnel.capture.mariadb.gtids import Place, place_of
 from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.queries import converter, query_of
@@ -23,6 +24,7 @@ from runnel.capture.tables import Row, Table
 PIECE_BYTES: Final = 1024 * 1024
 FEWEST, MOST = 16, 4096  # rows of a piece
 SAMPLE: Final = 8
+DENIED: Final = 1227
 
 
 class Readable(NamedTuple):
@@ -47,9 +49,18 @@ class Taken(NamedTuple):
         return {"gtid": self.gtid, "file": self.file, "pos": self.pos, "server": self.server}
 
 
+def let_go_early(connection: Connection) -> None:
+    """The server keeps tables for a savepoint's sake only where a transaction might be logged."""
+    try:
+        ask(connection, "SET SESSION sql_log_bin = 0")
+    except pymysql.MySQLError as error:
+        if number_of(error) != DENIED:
+            raise
+
+
 def begin(connection: Connection, shown: str) -> Taken:
     ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-    found = dict(ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    found: dict[str, str] = dict(ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
     return taken_at(connection, found["Binlog_snapshot_file"], int(found["Binlog_snapshot_position"]), shown)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from runnel.capture.errors import PositionLost, TableMissing
@@ -25,7 +26,7 @@ from runnel.capture.mariadb.dump import Dump
 from runnel.capture.mariadb.forms import Modes
 from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.readiness import Readiness
-from runnel.capture.mariadb.snapshot import MariadbSnapshot, Readable, Taken, begin, end_of_log
+from runnel.capture.mariadb.snapshot import MariadbSnapshot, Readable, Taken, begin, end_of_log, let_go_early
 from runnel.capture.mariadb.table_maps import TableMap
 from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
@@ -59,7 +60,7 @@ class MariadbSource:
         listed = None if callable(chosen) else frozenset(chosen)
         self._chosen: Chosen = chosen if callable(chosen) else (listed or frozenset()).__contains__
         self._server_id = server_id_of(name)
-        self._definitions = Definitions(modes, self._address.connect)
+        self._definitions = Definitions(modes, partial(self._address.connect, anywhere=True))
         self._changes: MariadbChanges | None = None
         self._chunks = Chunks(self._address, self._definitions)
         self.database = self._address.database
@@ -110,6 +111,7 @@ class MariadbSource:
         connection = self._address.connect()
         try:
             with self._address.telling():
+                let_go_early(connection)
                 taken = begin(connection, self._address.shown)
                 found = MariadbSnapshot(self._address, connection, taken, self._readable())
             yield found

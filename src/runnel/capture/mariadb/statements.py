@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from runnel.capture.tables import TableId
@@ -166,7 +167,7 @@ def _altered(reading: _Reading) -> Iterator[Effect]:
     reading.skip("IF", "EXISTS")
     table = reading.name()
     rest = reading.rest()
-    if any(first in _PARTITIONS and second == "PARTITION" for first, second in zip(rest, rest[1:], strict=False)):
+    if any(first in _PARTITIONS and second == "PARTITION" for first, second in pairwise(rest)):
         yield Effect(Doing.UNSEEN, table)
     new = _new_name(reading)
     yield Effect(Doing.ALTERED if new is None else Doing.GONE, table)

@@ -1,4 +1,4 @@
-"""Texts of MariaDB's dates and times as numbers. None stands for what is no date: 0000-00-00, 2024-00-10, 2023-02-30."""
+"""Texts of MariaDB's dates and times as numbers. None stands for what is no date: 0000-00-00, 2023-02-30."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
 from struct import Struct
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -286,18 +286,23 @@ def _plain(value: bytes) -> str:
 _FROM_BYTES: Final[dict[str, Callable[[bytes], str]]] = {
     "uuid": lambda value: str(UUID(bytes=value)),
     "inet4": lambda value: str(IPv4Address(value)),
-    "inet6": lambda value: address(IPv6Address(value)),
+    "inet6": lambda value: address(value),
 }
 _LENGTHS: Final = {"uuid": 16, "inet4": 4, "inet6": 16}
 
 
-def address(found: IPv6Address) -> str:
-    """As the server writes it: an address of version 4 inside of one keeps its dots."""
-    number = int(found)
-    mapped = number >> 32
-    if mapped == 0xFFFF or (mapped == 0 and number >> 16):
-        return f"{'::ffff:' if mapped else '::'}{IPv4Address(number & 0xFFFFFFFF)}"
-    return str(found)
+def address(value: bytes) -> str:
+    """As the server writes it: the longest row of zeros left out, though it be one; version 4 inside keeps its dots."""
+    number = int.from_bytes(value, "big")
+    before = number >> 32
+    if before == 0xFFFF or (before == 0 and number >> 16):
+        return f"{'::ffff:' if before else '::'}{IPv4Address(number & 0xFFFFFFFF)}"
+    parts = [f"{int.from_bytes(value[at : at + 2], 'big'):x}" for at in range(0, 16, 2)]
+    for length in range(8, 0, -1):
+        for at in range(9 - length):
+            if parts[at : at + length] == ["0"] * length:
+                return f"{':'.join(parts[:at])}::{':'.join(parts[at + length :])}"
+    return ":".join(parts)
 
 
 def refined(kind: Kind, decode: Decode, column: LoggedColumn, known: Kind | None) -> tuple[Kind, Decode]:

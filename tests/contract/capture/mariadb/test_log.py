@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.errors import PositionLost
 from runnel.capture.events import Position
-from tests.contract.capture.captured_mariadb import MariadbDatabase, changes_of, events_of
+from tests.contract.capture.captured_mariadb import MariadbDatabase, changes_of, events_of, wait_for
 from tests.contract.capture.mariadb_server import mariadb_server
 
 pytestmark = pytest.mark.servers
@@ -29,8 +29,14 @@ def database(alone):
 
 def purge(database):
     database.run("FLUSH BINARY LOGS")
-    ((file, *_),) = database.ask("SHOW MASTER STATUS")
-    database.run(f"PURGE BINARY LOGS TO '{file}'")
+    ((last, *_),) = database.ask("SHOW MASTER STATUS")
+
+    def is_alone() -> bool:
+        """The server keeps a file for as long as it would need it after a crash."""
+        database.run(f"PURGE BINARY LOGS TO '{last}'")
+        return len(database.ask("SHOW BINARY LOGS")) == 1
+
+    wait_for(is_alone)
 
 
 def read(source, position):
