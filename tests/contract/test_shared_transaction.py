@@ -121,6 +121,18 @@ def test_a_transaction_of_several_topics_is_one(cluster, transaction, topic, wid
     assert [final_values(cluster, wide, partition) for partition in range(3)] == [[], [b"b"], [b"c"]]
 
 
+def test_a_transaction_can_be_widened_while_it_is_open(cluster, transaction, topic, wide):
+    ticket = transaction.begin([(topic, 0)])
+    write(cluster, ticket, {(topic, 0): of(b"a")})
+    wider = transaction.widen(ticket, places(wide, 1, 2))
+    write(cluster, wider, {(wide, 1): of(b"b")})
+    assert values(cluster, topic) == values(cluster, wide, 1) == []
+    transaction.commit()
+    assert (final_values(cluster, topic), final_values(cluster, wide, 1)) == ([b"a"], [b"b"])
+    with pytest.raises(NothingOpen, match="no open transaction to widen"):
+        transaction.widen(wider, [(wide, 0)])
+
+
 def test_the_cluster_knows_of_the_transaction_while_it_is_open(cluster, transaction, admin, topic, name):
     transaction.begin([(topic, 0)])
     told = Transactions(admin).describe(name)

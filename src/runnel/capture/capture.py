@@ -97,6 +97,7 @@ class Capture:
     def start(self) -> None:
         """Take over, and read what is left to be read of the tables before the changes."""
         self.state = self._publisher.open()
+        self._envelope.recall(self._publisher.written)
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
@@ -122,7 +123,8 @@ class Capture:
             self._refuse_same_topics(tables)
             if self.state.position is None:
                 pending = {str(table.id): TableState() for table in tables}
-                self._keep(State(self._source.connector, snapshot.position, 0, pending))
+                begun = State(self._source.connector, snapshot.position, 0, pending)
+                self._read_at_once(snapshot, [each for each in tables if self._envelope.is_outbox(each.id)], begun)
             else:
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)
@@ -148,10 +150,10 @@ class Capture:
             if self._stop.is_set():
                 return
             is_end = table is left[-1]
-            if table.key:
+            if table.key and not self._envelope.is_outbox(table.id):
                 self._read_by_pieces(snapshot, table, is_end=is_end)
             else:
-                self._read_at_once(snapshot, table, is_end=is_end)
+                self._read_at_once(snapshot, [table], self.state, is_end=is_end)
 
     def _read_by_pieces(self, snapshot: Snapshot, table: Table, *, is_end: bool) -> None:
         for piece in pieces(snapshot, table, self.state.table(table.id), is_end=is_end):
@@ -160,24 +162,28 @@ class Capture:
             told = after_piece(piece, self.state.table(table.id), snapshot)
             self._publish(self._rows(piece, snapshot), self.state.with_table(table.id, told))
 
-    def _read_at_once(self, snapshot: Snapshot, table: Table, *, is_end: bool) -> None:
-        """A table whose rows nothing tells apart: nobody could go on in the middle of it."""
-        told = TableState()
+    def _read_at_once(self, snapshot: Snapshot, tables: Sequence[Table], state: State, *, is_end: bool = False) -> None:
+        """A table whose rows nothing tells apart: nobody could go on in the middle of it. Nor in an outbox: what was
+        inserted since would be sent as a change, and again as a row. So it goes with the very beginning.
+        """
+        told = state
         read = self.progress.read
 
         def parts() -> Iterator[Outgoing]:
             nonlocal told
-            told, self.progress.read = TableState(), read
-            for piece in pieces(snapshot, table, told, is_end=is_end):
-                told = after_piece(piece, told, snapshot)
-                yield self._rows(piece, snapshot)
+            told, self.progress.read = state, read
+            self._envelope.recall(self._publisher.written)  # another attempt tells everything again
+            for table in tables:
+                for piece in pieces(snapshot, table, TableState(), is_end=is_end):
+                    told = told.with_table(table.id, after_piece(piece, told.table(table.id), snapshot))
+                    yield self._rows(piece, snapshot)
 
-        topic = self._envelope.topic(table.id)
-        self.state = self._publisher.publish_parts(parts, topic, lambda: self.state.with_table(table.id, told))
+        self.state = self._publisher.publish_parts(parts, lambda: told)
 
     def _rows(self, piece: Piece, snapshot: Snapshot) -> Outgoing:
         out, now = Outgoing(), self._micros()
         is_begun = self.progress.read > 0
+        self._envelope.introduce(piece.table, snapshot.micros, snapshot.source, out, now)
         for row, word in piece.words(is_begun=is_begun):
             change = Change(piece.table, "r", None, row, snapshot.source, snapshot.micros)
             self._envelope.change(change, out, now, snapshot=word)

@@ -7,20 +7,24 @@
 A delete is followed by a tombstone: the key without a value, at which compaction drops the key. An update that changes
 the key is a delete of the old one, its tombstone, and a create of the new one; headers tell of the other key. A
 truncated table has an event without a key. With `schemas`, keys and values carry Kafka Connect's schema beside them.
+Rows of an outbox table are no changes: they are sent where they say (see `outbox`).
 
 The JSON is joined of texts that are made once for each table. A record's time is that of the commit.
 """
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from runnel.capture.events import Change, Message, Truncated
+from runnel.capture.connect_schemas import Schema, field, fields, struct, wrapped
+from runnel.capture.events import Change, Gone, Message, Truncated
 from runnel.capture.forms import quoted
-from runnel.capture.outgoing import Headers, Outgoing
+from runnel.capture.lag import Lag
+from runnel.capture.outbox import Outbox, Router
+from runnel.capture.outgoing import Headers, Outgoing, topic_part
+from runnel.capture.schema_changes import Read, SchemaChanges
 from runnel.capture.selection import Selected, Selection
 from runnel.capture.source import Source
 from runnel.capture.tables import UNCHANGED, UNKNOWN, Column, Row, Table, TableId
@@ -31,9 +35,7 @@ OLD_KEY: Final = "__debezium.oldkey"
 SNAPSHOT_WORDS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 STREAMING: Final = "false"
 NULL: Final = "null"
-KIND: Final = ("type", "fields", "items", "keys", "values")  # what Kafka Connect writes before `optional`
 
-Schema: TypeAlias = dict[str, Any]
 Block: TypeAlias = Callable[[str], str]  # the transaction block of the next event of a table
 
 
@@ -49,12 +51,15 @@ class Shape:
         self.name = str(selected.table.id)
         self.topic = topic
         self.passes = selected.passes
+        self.routing = envelope.router.of(selected, topic) if envelope.router is not None else None
+        self.is_new = envelope.schema_changes is not None  # its definition may be to be told
+        self.selected = selected
         self.row = _writer(selected.columns)
         self.key = _writer(selected.key) if selected.key else None
-        key_schema = _struct(_fields(selected.key), f"{topic}.Key")
-        self.key_start, self.key_end = _wrapped(key_schema) if envelope.schemas else ("", "")
-        value_schema = envelope.value_schema(topic, _fields(selected.columns))
-        self.start, self.end = _wrapped(value_schema) if envelope.schemas else ("", "")
+        key_schema = struct(fields(selected.key), f"{topic}.Key")
+        self.key_start, self.key_end = wrapped(key_schema) if envelope.schemas else ("", "")
+        value_schema = envelope.value_schema(topic, fields(selected.columns))
+        self.start, self.end = wrapped(value_schema) if envelope.schemas else ("", "")
         self.source_middle, self.source_end = envelope.source_pieces(selected.table.id)
 
     def key_of(self, row: Row) -> str | None:
@@ -70,7 +75,10 @@ class Envelope:
         *,
         schemas: bool = False,
         tombstones: bool = True,
+        outbox: Outbox | None = None,
+        schema_changes: bool = False,
     ) -> None:
+        """`schema_changes` asks for the topic of the tables' definitions, which is called as the prefix."""
         self.prefix = prefix
         self.schemas = schemas
         self._tombstones = tombstones
@@ -85,6 +93,19 @@ class Envelope:
         ]
         self._source_start = f'{{{",".join(told)},"ts_ms":'
         self._shapes: dict[TableId, Shape] = {}
+        self.lag = Lag()
+        self.router = Router(outbox) if outbox is not None else None
+        self.schema_changes = (
+            SchemaChanges(prefix, source.database, source.connector, self._source_schema() if schemas else None)
+            if schema_changes
+            else None
+        )
+
+    def recall(self, read: Read) -> None:
+        """Know again what a former life has told of tables; `read` gives the committed records of a topic."""
+        self._shapes.clear()
+        if self.schema_changes is not None:
+            self.schema_changes.recall(read)
 
     # --- what becomes of an event
 
@@ -93,6 +114,11 @@ class Envelope:
     ) -> None:
         """`now` is the present time in microseconds."""
         shape = self.shape(change.table)
+        if shape.is_new:
+            self.introduce(change.table, change.micros, change.source, out, now, snapshot)
+        if shape.routing is not None:
+            shape.routing.route(change, out, snapshot)
+            return
         op: str = change.op
         before, after = change.before, change.after
         if shape.passes is not None:
@@ -110,14 +136,32 @@ class Envelope:
         row = after if after is not None else before
         assert row is not None
         key = shape.key_of(row)
-        out.add(shape.topic, key, self._value(shape, op, before, after, source, now, block), time)
+        out.add(shape.topic, key, self._value(shape, op, before, after, source, now, block), time, (), op)
         if op == "d" and key is not None and self._tombstones:
             out.add(shape.topic, key, None, time)
 
     def truncated(self, event: Truncated, out: Outgoing, now: int, block: Block = no_block) -> None:
         shape = self.shape(event.table)
+        if shape.is_new:
+            self.introduce(event.table, event.micros, event.source, out, now, STREAMING)
+        if shape.routing is not None:
+            return
         source = self._source(shape, event.micros, event.source, STREAMING)
-        out.add(shape.topic, None, self._value(shape, "t", None, None, source, now, block), event.micros // 1000)
+        value = self._value(shape, "t", None, None, source, now, block)
+        out.add(shape.topic, None, value, event.micros // 1000, (), "t")
+
+    def introduce(self, table: Table, micros: int, own: str, out: Outgoing, now: int, snapshot: str = "true") -> None:
+        """What a table is like goes before its rows, where that is asked for and not known. `own` is the source's."""
+        shape = self.shape(table)
+        if shape.is_new and self.schema_changes is not None:
+            self.schema_changes.define(shape.selected, self._source(shape, micros, own, snapshot), out, now)
+            shape.is_new = not out.is_kept
+
+    def gone(self, event: Gone, out: Outgoing, now: int) -> None:
+        self._shapes.pop(event.table, None)
+        if self.schema_changes is not None:
+            middle, end = self.source_pieces(event.table)
+            self.schema_changes.drop(event.table, self._block_of(event.micros, "", STREAMING, middle, end), out, now)
 
     def message(self, event: Message, out: Outgoing, now: int, block: Block = no_block) -> None:
         """To the topic `<prefix>.message`, keyed by the message's own prefix."""
@@ -130,7 +174,7 @@ class Envelope:
         key = f'{{"prefix":{quoted(event.prefix)}}}'
         if self.schemas:
             key_schema, value_schema = self._message_schemas()
-            (key_start, key_end), (value_start, value_end) = _wrapped(key_schema), _wrapped(value_schema)
+            (key_start, key_end), (value_start, value_end) = wrapped(key_schema), wrapped(value_schema)
             key, value = f"{key_start}{key}{key_end}", f"{value_start}{value}{value_end}"
         out.add(topic, key, value, event.micros // 1000)
 
@@ -145,16 +189,19 @@ class Envelope:
         key, value = f'{{"serverName":{quoted(self.prefix)}}}', f'{{"ts_ms":{now // 1000}}}'
         if self.schemas:
             common = "io.debezium.connector.common"
-            key_schema = _struct([_field("serverName", "string")], f"{common}.ServerNameKey", version=1)
-            value_schema = _struct([_field("ts_ms", "int64")], f"{common}.Heartbeat", version=1)
-            (key_start, key_end), (start, end) = _wrapped(key_schema), _wrapped(value_schema)
+            key_schema = struct([field("serverName", "string")], f"{common}.ServerNameKey", version=1)
+            value_schema = struct([field("ts_ms", "int64")], f"{common}.Heartbeat", version=1)
+            (key_start, key_end), (start, end) = wrapped(key_schema), wrapped(value_schema)
             key, value = f"{key_start}{key}{key_end}", f"{start}{value}{end}"
         out.add(f"__debezium-heartbeat.{self.prefix}", key, value, now // 1000)
 
     # --- topics and texts
 
     def topic(self, table: TableId) -> str:
-        return f"{self.prefix}.{_topic_part(table.schema)}.{_topic_part(table.name)}"
+        return f"{self.prefix}.{topic_part(table.schema)}.{topic_part(table.name)}"
+
+    def is_outbox(self, table: TableId) -> bool:
+        return self.router is not None and self.router.has(table)
 
     @property
     def transaction_topic(self) -> str:
@@ -172,8 +219,8 @@ class Envelope:
 
     def value_schema(self, topic: str, fields: list[Schema]) -> Schema:
         row = {"type": "struct", "fields": fields, "optional": True, "name": f"{topic}.Value"}
-        block = _struct(
-            [_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64")],
+        block = struct(
+            [field("id", "string"), field("total_order", "int64"), field("data_collection_order", "int64")],
             "event.block",
             version=1,
         )
@@ -182,10 +229,10 @@ class Envelope:
             {**row, "field": "after"},
             {**self._source_schema(), "field": "source"},
             {**block, "optional": True, "field": "transaction"},
-            _field("op", "string"),
-            *(_field(name, "int64", optional=True) for name in ("ts_ms", "ts_us", "ts_ns")),
+            field("op", "string"),
+            *(field(name, "int64", optional=True) for name in ("ts_ms", "ts_us", "ts_ns")),
         ]
-        return _struct(envelope, f"{topic}.Envelope", version=2)
+        return struct(envelope, f"{topic}.Envelope", version=2)
 
     # --- inside
 
@@ -202,10 +249,10 @@ class Envelope:
         (before, after), (old, new), (source, time, now) = rows, keys, told
         to_new: Headers = ((NEW_KEY, new or NULL),)
         to_old: Headers = ((OLD_KEY, old or NULL),)
-        out.add(shape.topic, old, self._value(shape, "d", before, None, source, now, block), time, to_new)
+        out.add(shape.topic, old, self._value(shape, "d", before, None, source, now, block), time, to_new, "d")
         if old is not None and self._tombstones:
             out.add(shape.topic, old, None, time)
-        out.add(shape.topic, new, self._value(shape, "c", None, after, source, now, block), time, to_old)
+        out.add(shape.topic, new, self._value(shape, "c", None, after, source, now, block), time, to_old, "c")
 
     def _known_key(self, shape: Shape, before: Row, after: Row) -> Row:
         """The row before, with the values of now in a key that it does not tell."""
@@ -241,42 +288,40 @@ class Envelope:
             f'"ts_ms":{micros // 1000}}}'
         )
         if self.schemas:
-            (key_start, key_end), (start, end) = _wrapped(_TRANSACTION_KEY), _wrapped(_TRANSACTION_VALUE)
+            (key_start, key_end), (start, end) = wrapped(_TRANSACTION_KEY), wrapped(_TRANSACTION_VALUE)
             key, value = f"{key_start}{key}{key_end}", f"{start}{value}{end}"
         out.add(self.transaction_topic, key, value, micros // 1000)
 
     def _source_schema(self) -> Schema:
         snapshot = {
-            **_field("snapshot", "string", optional=True),
+            **field("snapshot", "string", optional=True),
             "name": "io.debezium.data.Enum",
             "version": 1,
             "parameters": {"allowed": SNAPSHOT_WORDS},
             "default": STREAMING,
         }
         fields: list[Schema] = [
-            *(_field(name, "string") for name in ("version", "connector", "name")),
-            _field("ts_ms", "int64"),
+            *(field(name, "string") for name in ("version", "connector", "name")),
+            field("ts_ms", "int64"),
             snapshot,
-            _field("db", "string"),
-            *(_field(name, "int64", optional=True) for name in ("ts_us", "ts_ns")),
-            *(_field(name, "string") for name in ("schema", "table")),
+            field("db", "string"),
+            *(field(name, "int64", optional=True) for name in ("ts_us", "ts_ns")),
+            *(field(name, "string") for name in ("schema", "table")),
             *self._own_fields,
         ]
-        return _struct(fields, f"io.debezium.connector.{self._connector}.Source", version=1)
+        return struct(fields, f"io.debezium.connector.{self._connector}.Source", version=1)
 
     def _message_schemas(self) -> tuple[Schema, Schema]:
-        key = _struct(
-            [_field("prefix", "string", optional=True)], f"io.debezium.connector.{self._connector}.MessageKey"
-        )
-        told = [_field("prefix", "string", optional=True), _field("content", "bytes", optional=True)]
+        key = struct([field("prefix", "string", optional=True)], f"io.debezium.connector.{self._connector}.MessageKey")
+        told = [field("prefix", "string", optional=True), field("content", "bytes", optional=True)]
         name = f"io.debezium.connector.{self._connector}.Message"
         whole = [
-            _field("op", "string"),
-            *(_field(each, "int64", optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
+            field("op", "string"),
+            *(field(each, "int64", optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
             {**self._source_schema(), "field": "source"},
-            {**_struct(told, name), "field": "message"},
+            {**struct(told, name), "field": "message"},
         ]
-        return key, _struct(whole, f"io.debezium.connector.{self._connector}.MessageValue")
+        return key, struct(whole, f"io.debezium.connector.{self._connector}.MessageValue")
 
 
 def _filtered(passes: Callable[[Row], bool], change: Change) -> tuple[str, Row | None, Row | None] | None:
@@ -330,50 +375,20 @@ def _times(now: int) -> str:
     return f'"ts_ms":{now // 1000},"ts_us":{now},"ts_ns":{now * 1000}'
 
 
-def _topic_part(name: str) -> str:
-    """A name as it can stand in a topic's: what Kafka does not allow there is an underscore."""
-    return "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)
-
-
-def _wrapped(schema: Schema) -> tuple[str, str]:
-    return f'{{"schema":{json.dumps(schema, separators=(",", ":"), ensure_ascii=False)},"payload":', "}"
-
-
-def _field(name: str, kind: str, *, optional: bool = False) -> Schema:
-    return {"type": kind, "optional": optional, "field": name}
-
-
-def _fields(columns: Sequence[tuple[int, Column]]) -> list[Schema]:
-    return [_column_field(column) for _, column in columns]
-
-
-def _column_field(column: Column) -> Schema:
-    kind = {
-        name: part for name, part in column.form.schema.items() if name in ("type", "fields", "items", "keys", "values")
-    }
-    rest = {name: part for name, part in column.form.schema.items() if name not in kind}
-    return {**kind, "optional": column.optional, **rest, "field": column.name}
-
-
-def _struct(fields: list[Schema], name: str, *, version: int | None = None) -> Schema:
-    schema: Schema = {"type": "struct", "fields": fields, "optional": False, "name": name}
-    return schema if version is None else {**schema, "version": version}
-
-
 _COUNTED: Final = {
-    **_struct([_field("data_collection", "string"), _field("event_count", "int64")], "event.collection", version=1),
+    **struct([field("data_collection", "string"), field("event_count", "int64")], "event.collection", version=1),
     "optional": True,
 }
-_TRANSACTION_KEY: Final = _struct(
-    [_field("id", "string")], "io.debezium.connector.common.TransactionMetadataKey", version=1
+_TRANSACTION_KEY: Final = struct(
+    [field("id", "string")], "io.debezium.connector.common.TransactionMetadataKey", version=1
 )
-_TRANSACTION_VALUE: Final = _struct(
+_TRANSACTION_VALUE: Final = struct(
     [
-        _field("status", "string"),
-        _field("id", "string"),
-        _field("event_count", "int64", optional=True),
+        field("status", "string"),
+        field("id", "string"),
+        field("event_count", "int64", optional=True),
         {"type": "array", "items": _COUNTED, "optional": True, "field": "data_collections"},
-        _field("ts_ms", "int64"),
+        field("ts_ms", "int64"),
     ],
     "io.debezium.connector.common.TransactionMetadataValue",
     version=1,

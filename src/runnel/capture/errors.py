@@ -15,7 +15,9 @@ Permanent
 ├── InvalidFilter         a condition for rows that the database does not understand
 ├── NoKey                 a table that cannot be read by chunks, because nothing tells its rows apart
 ├── BrokenSignal          a record of the signals' topic that says nothing that we know
-└── InvalidChoice         an expression or a column of a selection that fits nothing
+├── InvalidChoice         an expression or a column of a selection that fits nothing
+├── InvalidCondition      a condition on rows that cannot be understood
+└── OptionUnknown         an option that this kind of database does not have
 """
 
 from __future__ import annotations
@@ -141,3 +143,21 @@ class BrokenSignal(Permanent):
             hint="`runnel capture snapshot`, `pause`, `resume` and `stop` write signals as they must be",
         )
         self.reason = reason
+
+
+class InvalidCondition(Permanent):
+    def __init__(self, given: str, reason: str) -> None:
+        super().__init__(
+            f'condition "{given}" cannot be used: {reason}',
+            hint="expected one such as city = 'Graz' and (total >= 100 or paid is null)",
+        )
+        self.given = given
+
+
+class OptionUnknown(Permanent):
+    def __init__(self, kind: str, option: str, known: list[str]) -> None:
+        super().__init__(
+            f'a capture of {kind} has no option "{option}"',
+            hint=f"it has {', '.join(known)}" if known else "leave it out",
+        )
+        self.option = option

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from runnel.capture.errors import InvalidName, TableMissing, UnknownAddress
-from runnel.capture.forms import Binary
+from runnel.capture.errors import InvalidName, OptionUnknown, TableMissing, UnknownAddress
+from runnel.capture.forms import Binary, Decimals
 from runnel.capture.selection import Selection
 from runnel.capture.signals import SUFFIX
 from runnel.capture.source import Source
@@ -18,15 +19,16 @@ from runnel.capture.sqlite import SqliteSource
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-def open_source(address: str, name: str, selection: Selection, *, binary: Binary = Binary.BYTES) -> Source:
-    """Raises if a table that is asked for is not there."""
-    check_name("name", name)
-    scheme, _, place = address.partition(":")
-    if scheme not in SCHEMES:
-        if "://" in address:
-            raise UnknownAddress(scheme, sorted(SCHEMES))
-        scheme, place = "sqlite", address
-    source = SCHEMES[scheme](place, name, selection, binary)
+def open_source(
+    address: str,
+    name: str,
+    selection: Selection,
+    *,
+    binary: Binary = Binary.BYTES,
+    own: Mapping[str, str] | None = None,
+) -> Source:
+    """As `source_of`. Raises if a table that is asked for is not there."""
+    source = source_of(address, name, selection, binary=binary, own=own)
     tables = source.tables()
     for expression in selection.unmatched(tables):
         raise TableMissing(expression, source.database, [str(table) for table in source.known()])
@@ -35,21 +37,55 @@ def open_source(address: str, name: str, selection: Selection, *, binary: Binary
     return source
 
 
+def source_of(
+    address: str,
+    name: str,
+    selection: Selection,
+    *,
+    binary: Binary = Binary.BYTES,
+    own: Mapping[str, str] | None = None,
+) -> Source:
+    """`own` are options that not every kind of database has, see OPTIONS, as people type them."""
+    check_name("name", name)
+    scheme, _, place = address.partition(":")
+    if scheme not in SCHEMES:
+        if "://" in address or _is_mistyped(address):
+            raise UnknownAddress(scheme, sorted(SCHEMES))
+        scheme, place = "sqlite", address
+    _check_options(scheme, own or {})
+    return SCHEMES[scheme](place, name, selection, binary, **(own or {}))
+
+
+def _is_mistyped(address: str) -> bool:
+    """A URL without its scheme is no file, and is not to be shown as one: it may have a password in it."""
+    return ":" in address.partition("@")[0] and "@" in address and not os.path.exists(address)
+
+
 def check_name(what: str, name: str) -> None:
     """That it can be part of the name of a topic, and that the topic is not that of another capture's signals."""
     if not NAME.fullmatch(name) or name.endswith(SUFFIX):
         raise InvalidName(what, name)
 
 
+def _check_options(scheme: str, own: Mapping[str, str]) -> None:
+    known = OPTIONS.get(scheme, ())
+    for option in own:
+        if option not in known:
+            raise OptionUnknown(scheme, option, list(known))
+
+
 def _sqlite(place: str, name: str, selection: Selection, binary: Binary) -> Source:
     return SqliteSource(place.removeprefix("//"), name, selection.has, binary=binary)
 
 
-def _postgres(place: str, name: str, selection: Selection, binary: Binary) -> Source:
+def _postgres(place: str, name: str, selection: Selection, binary: Binary, **own: Any) -> Source:
     # who has SQLite need not wait for psycopg
+    from runnel.capture.postgres.forms import Times  # noqa: PLC0415
     from runnel.capture.postgres.source import open_source  # noqa: PLC0415
 
-    return open_source(f"postgresql:{place}", name, selection.has, binary=binary)
+    modes: dict[str, Any] = {"decimals": Decimals, "times": Times}
+    options = {option: modes[option](given) if option in modes else given for option, given in own.items()}
+    return open_source(f"postgresql:{place}", name, selection.has, binary=binary, **options)
 
 
 def _mariadb(place: str, name: str, selection: Selection, binary: Binary) -> Source:
@@ -59,7 +95,12 @@ def _mariadb(place: str, name: str, selection: Selection, binary: Binary) -> Sou
     return open_source(f"mariadb:{place}", name, selection.has, binary=binary)
 
 
-SCHEMES: Final[dict[str, Callable[[str, str, Selection, Binary], Source]]] = {
+# What only some kinds of databases have; a value is as people type it.
+OPTIONS: Final = {
+    "postgresql": ("decimals", "times", "slot", "publication"),
+    "postgres": ("decimals", "times", "slot", "publication"),
+}
+SCHEMES: Final[dict[str, Callable[..., Source]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,

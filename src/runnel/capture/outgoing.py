@@ -1,4 +1,4 @@
-"""Records on their way to topics, gathered as columns: what one Kafka transaction holds."""
+"""Records on their way into topics, gathered as columns: what one Kafka transaction holds."""
 
 from __future__ import annotations
 
@@ -8,24 +8,38 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Page:
-    """The records of one topic: their keys, values, times in milliseconds, and headers."""
+    """The records of one topic: their keys, values, times in milliseconds, and headers.
 
-    __slots__ = ("has_headers", "headers", "keys", "times", "values")
+    `operations` are those of the changes among them, for counting.
+    """
+
+    __slots__ = ("has_headers", "headers", "keys", "operations", "times", "values")
 
     def __init__(self) -> None:
-        self.keys: list[str | None] = []
-        self.values: list[str | None] = []
+        self.keys: list[str | bytes | None] = []
+        self.values: list[str | bytes | None] = []
         self.times: list[int] = []
         self.headers: list[Headers] = []
+        self.operations: list[str] = []
         self.has_headers = False
 
 
 class Outgoing:
-    def __init__(self) -> None:
+    def __init__(self, *, is_kept: bool = True) -> None:
+        """One that is not kept takes what is in the topics already."""
         self.pages: dict[str, Page] = {}
         self.records = 0
+        self.is_kept = is_kept
 
-    def add(self, topic: str, key: str | None, value: str | None, time: int, headers: Headers = ()) -> None:
+    def add(
+        self,
+        topic: str,
+        key: str | bytes | None,
+        value: str | bytes | None,
+        time: int,
+        headers: Headers = (),
+        operation: str | None = None,
+    ) -> None:
         page = self.pages.get(topic)
         if page is None:
             page = self.pages[topic] = Page()
@@ -35,4 +49,11 @@ class Outgoing:
         page.headers.append(headers)
         if headers:
             page.has_headers = True
+        if operation is not None:
+            page.operations.append(operation)
         self.records += 1
+
+
+def topic_part(name: str) -> str:
+    """A name as it can stand in a topic's: what Kafka does not allow there is an underscore."""
+    return "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)

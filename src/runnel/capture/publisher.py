@@ -6,18 +6,27 @@
 
 A crash leaves all of it or nothing. Where nobody could tell whether a transaction was committed, the state's topic is
 asked, and it is written again if it was not. A transaction that the cluster has aborted is written again.
+
+A record that is larger than its topic takes goes to `<topic>.rejected` in the same transaction (see `rejections`).
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from runnel.capture import rejections
+from runnel.capture.events import Position
+from runnel.capture.limits import Limits
 from runnel.capture.outgoing import Outgoing, Page
+from runnel.capture.rejections import Refused, put_aside, size_of
 from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
 from runnel.capture.signals import Signals
 from runnel.capture.state import State, read_state, topic_of
@@ -25,7 +34,8 @@ from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
 from runnel.client.columns import HEADERS
-from runnel.client.errors import EndUnknown, TopicExists, TransactionLost
+from runnel.client.committed import committed
+from runnel.client.errors import EndUnknown, RecordTooLarge, TopicExists, TransactionLost
 from runnel.client.metadata import Place
 from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
@@ -33,6 +43,8 @@ from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
 from runnel.records import Codec
+
+logger = logging.getLogger(__name__)
 
 TRANSACTION_SECONDS = 300.0
 STATE_CONFIGS = {"cleanup.policy": "compact"}
@@ -45,6 +57,8 @@ Divided: TypeAlias = dict[Place, tuple[Any, ...]]  # columns: values, keys, time
 
 
 class Publisher:
+    """`events` counts what was committed, by topic and what was done; `rejected` what was refused, by topic."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -59,13 +73,18 @@ class Publisher:
         self.name = name
         self.state = State()
         self.signals = Signals(cluster, name)
+        self.events: Counter[tuple[str, str]] = Counter()
+        self.rejected: Counter[str] = Counter()
         self._cluster = cluster
         self._admin = admin
         self._partitions = partitions
         self._configs = {**TOPIC_CONFIGS, **(configs or {})}
         self._codec = codec
         self._transaction = Transaction(cluster, topic_of(name), timeout=TRANSACTION_SECONDS)
+        self._limits = Limits(admin)
         self._counts: dict[str, int] = {}
+        self._written: Counter[tuple[str, str]] = Counter()  # in the transaction that is open
+        self._refused: Counter[str] = Counter()
 
     def open(self) -> State:
         """Take over; what was committed last."""
@@ -76,26 +95,27 @@ class Publisher:
         self.state = read_state(self._cluster, self.name)
         return self.state
 
+    def written(self, topic: str) -> Iterable[tuple[bytes | None, bytes | None]]:
+        """Keys and values that are committed in a small topic; nothing if it is not there."""
+        return committed(self._cluster, topic) if topic in self._cluster.all_topics() else ()
+
     def publish(self, outgoing: Outgoing, state: State) -> State:
         """Write these records and the state they lead to, at once. The answer is the state as it was written."""
-        divided = self._divided(outgoing)
-        return self._published(divided, lambda: [divided], lambda: state)
+        return self._published(lambda: [outgoing], lambda: state)
 
-    def publish_parts(self, parts: Callable[[], Iterable[Outgoing]], topic: str, state: Callable[[], State]) -> State:
-        """As `publish`, of more records of a topic than fit into memory. `parts` may be called again; `state` is asked
-        for behind them.
+    def publish_parts(self, parts: Callable[[], Iterable[Outgoing]], state: Callable[[], State]) -> State:
+        """As `publish`, of more records than fit into memory. `parts` may be called again; `state` is asked for behind
+        them.
         """
-        return self._published(self._places(topic), lambda: map(self._divided, parts()), state)
+        return self._published(parts, state)
 
     # --- inside
 
-    def _published(
-        self, places: Iterable[Place], parts: Callable[[], Iterable[Divided]], state: Callable[[], State]
-    ) -> State:
-        step, wanted = self.state.step + 1, list(places)
+    def _published(self, parts: Callable[[], Iterable[Outgoing]], state: Callable[[], State]) -> State:
+        step = self.state.step + 1
         while True:
             try:
-                self._write(wanted, parts(), lambda: replace(state(), step=step))
+                self._write(parts(), lambda: replace(state(), step=step))
                 break
             except EndUnknown:
                 self._transaction.init()
@@ -103,20 +123,37 @@ class Publisher:
                     break
             except TransactionLost:
                 self._transaction.init()
+            except RecordTooLarge as error:
+                self._transaction.init()
+                self._limits.refused(error)
         self.state = replace(state(), step=step)
+        self.events.update(self._written)
+        self._count_refused()
         return self.state
 
-    def _write(self, places: list[Place], parts: Iterable[Divided], state: Callable[[], State]) -> None:
+    def _write(self, parts: Iterable[Outgoing], state: Callable[[], State]) -> None:
+        self._written, self._refused = Counter(), Counter()
         own = topic_of(self.name), 0
-        ticket = self._transaction.begin([*places, own])
+        ticket: Ticket | None = None
         sequences: dict[Place, int] = {}
         for part in parts:
-            contents = {place: column_bodies(*columns) for place, columns in part.items()}
+            divided = self._divided(part, state().position)
+            ticket = self._with_places(ticket, [*divided, own])
+            contents = {
+                place: column_bodies(*columns, batch_bytes=self._limits.batch_bytes(place[0]))
+                for place, columns in divided.items()
+            }
             with durable("capture.write"):
                 sequences |= write(self._cluster, ticket, contents, codec=self._codec, sequences=sequences)
-        self._write_state(ticket, own, state())
+        self._write_state(self._with_places(ticket, [own]), own, state())
         with durable("capture.commit"):
             self._transaction.commit()
+
+    def _with_places(self, ticket: Ticket | None, places: list[Place]) -> Ticket:
+        if ticket is None:
+            return self._transaction.begin(places)
+        new = [place for place in places if place not in ticket.places]
+        return self._transaction.widen(ticket, new) if new else ticket
 
     def _write_state(self, ticket: Ticket, place: Place, state: State) -> None:
         keys, values = zip(*state.changes_from(self.state), strict=True)
@@ -124,21 +161,65 @@ class Publisher:
         with durable("capture.state"):
             write(self._cluster, ticket, {place: body})
 
-    def _divided(self, outgoing: Outgoing) -> Divided:
+    def _divided(self, outgoing: Outgoing, position: Position | None) -> Divided:
         """The records by partition. Those without a key are in the first one, so that they stay in order."""
         found: Divided = {}
+        aside = Outgoing()
         for topic, page in outgoing.pages.items():
-            columns, count = _columns(page), len(self._places(topic))
-            if count == 1:
-                found[topic, 0] = columns
-                continue
-            chosen = partitions_of(columns[1], count)
-            chosen[chosen < 0] = 0
-            for partition in range(count):
-                rows = pa.array((chosen == partition).nonzero()[0])
-                if len(rows):
-                    found[topic, partition] = tuple(None if each is None else each.take(rows) for each in columns)
+            places = self._places(topic)
+            columns = self._taken(topic, page, aside, position)
+            self._written.update({(topic, each): count for each, count in Counter(page.operations).items()})
+            if len(columns[0]):
+                found |= self._by_partition(topic, columns, len(places))
+        for topic, page in aside.pages.items():
+            found |= self._by_partition(topic, _columns(page), len(self._places(topic)))
         return found
+
+    def _by_partition(self, topic: str, columns: tuple[Any, ...], count: int) -> Divided:
+        if count == 1:
+            return {(topic, 0): columns}
+        chosen = partitions_of(columns[1], count)
+        chosen[chosen < 0] = 0
+        found: Divided = {}
+        for partition in range(count):
+            rows = pa.array((chosen == partition).nonzero()[0])
+            if len(rows):
+                found[topic, partition] = _rows(columns, rows)
+        return found
+
+    def _taken(self, topic: str, page: Page, aside: Outgoing, position: Position | None) -> tuple[Any, ...]:
+        """The columns of a page without the records that the topic does not take; those are put aside."""
+        columns = _columns(page)
+        whole = _size(columns)
+        if whole <= self._limits.of(topic, whole):
+            return columns
+        if _largest(page, columns) <= self._limits.of(topic, whole):
+            return columns
+        limit = self._limits.fresh(topic)
+        sizes = _sizes(page, columns)
+        refused = [Refused(topic, page, row, size, limit) for row, size in enumerate(sizes) if size > limit]
+        if not refused:
+            return columns
+        own = rejections.topic_of(topic)
+        self._places(own)  # make it
+        room = self._limits.fresh(own)
+        for each in refused:
+            put_aside(each, self.name, position, room, aside)
+        self._refused[topic] += len(refused)
+        left = {each.row for each in refused}
+        return _rows(columns, pa.array([row for row in range(len(sizes)) if row not in left], pa.int64()))
+
+    def _count_refused(self) -> None:
+        for topic, count in self._refused.items():
+            if topic not in self.rejected:
+                logger.warning(
+                    "capture %s: %s too large for topic %s, and went to %s with the key; raise its max.message.bytes",
+                    self.name,
+                    "a record was" if count == 1 else f"{count:,} records were",
+                    topic,
+                    rejections.topic_of(topic),
+                )
+            self.rejected[topic] += count
 
     def _places(self, topic: str) -> list[Place]:
         if topic not in self._counts:
@@ -161,10 +242,39 @@ def admin_of(bootstrap: str, settings: Mapping[str, str] | None = None) -> Itera
         yield admin
 
 
-def _columns(page: Page) -> tuple[Any, Any, Any, Any]:
-    values, keys = pa.array(page.values, pa.string()), pa.array(page.keys, pa.binary())
+def _columns(page: Page) -> tuple[Any, ...]:
+    values, keys = pa.array(page.values, pa.binary()), pa.array(page.keys, pa.binary())
     times = pa.array(page.times, pa.int64())
     if not page.has_headers:
         return values, keys, times, None
     headers = [[{"key": name, "value": text.encode()} for name, text in each] for each in page.headers]
     return values, keys, times, pa.array(headers, HEADERS)
+
+
+def _rows(columns: tuple[Any, ...], rows: Any) -> tuple[Any, ...]:
+    return tuple(None if each is None else each.take(rows) for each in columns)
+
+
+def _size(columns: tuple[Any, ...]) -> int:
+    """Of all records of a page, at most, as if they were one batch."""
+    values, keys, _, headers = columns
+    inside = 0 if headers is None else headers.nbytes
+    return int(values.nbytes + keys.nbytes + inside + len(values) * size_of(None, None, ()))
+
+
+def _largest(page: Page, columns: tuple[Any, ...]) -> int:
+    if page.has_headers:
+        return max(_sizes(page, columns))
+    return int(pc.max(_lengths(columns)).as_py()) + size_of(None, None, ())
+
+
+def _sizes(page: Page, columns: tuple[Any, ...]) -> list[int]:
+    """Of each record, as if it were a batch of its own."""
+    lengths = _lengths(columns).to_pylist()
+    return [length + size_of(None, None, own) for length, own in zip(lengths, page.headers, strict=True)]
+
+
+def _lengths(columns: tuple[Any, ...]) -> Any:
+    """Of keys and values together."""
+    values, keys, _, _ = columns
+    return pc.add(*(pc.fill_null(pc.binary_length(each), 0) for each in (values, keys)))

@@ -110,7 +110,7 @@ class Selection:
     def _key(self, table: Table, name: str) -> tuple[int, ...]:
         for expression, columns in self.keys.items():
             if self._fits(expression, name):
-                return tuple(_place(table, column) for column in columns)
+                return tuple(place_of(table, column, "key column") for column in columns)
         return table.key
 
     def _has_column(self, name: str) -> bool:
@@ -128,6 +128,9 @@ class Selection:
         if not filters:
             return None
         names = [column.name for column in table.columns]
+        for each in filters:
+            for column in sorted(getattr(each, "columns", ())):
+                place_of(table, column, "column of a condition")
         return lambda row: all(each(dict(zip(names, row, strict=True))) for each in filters)
 
     def _fits(self, expression: str, name: str) -> bool:
@@ -139,10 +142,10 @@ class Selection:
             *(("table", each) for each in (*self.tables, *self.without_tables, *self.keys, *self.rows)),
             *(("column", each) for each in (*self.columns, *self.without_columns, *self.hidden)),
         ]
-        return {each: _compiled(what, each) for what, each in given}
+        return {each: compiled(what, each) for what, each in given}
 
 
-def _compiled(what: str, expression: str) -> Any:
+def compiled(what: str, expression: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
@@ -152,9 +155,9 @@ def _compiled(what: str, expression: str) -> Any:
         raise InvalidChoice(what, expression, reason) from None
 
 
-def _place(table: Table, column: str) -> int:
+def place_of(table: Table, column: str, what: str) -> int:
     for place, each in enumerate(table.columns):
         if each.name == column:
             return place
     known = ", ".join(each.name for each in table.columns)
-    raise InvalidChoice("key column", column, f"table {table.id} has {known}")
+    raise InvalidChoice(what, column, f"table {table.id} has {known}")

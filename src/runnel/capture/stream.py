@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from runnel.capture.envelope import Block, Envelope, no_block
-from runnel.capture.events import Began, Change, Ended, Event, Message, Passed, Position, Truncated
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Message, Passed, Position, Truncated
 from runnel.capture.forms import quoted
 from runnel.capture.outgoing import Outgoing
 
@@ -33,6 +33,7 @@ class Stream:
 
     def tell(self, events: Iterable[Event], out: Outgoing, now: int) -> Position:
         """Their records, without those that are in the topics; the position behind them."""
+        event: Event | None = None
         for event in events:
             match event:
                 case Change() | Truncated() | Message():
@@ -43,6 +44,10 @@ class Stream:
                     self._end(event, out)
                 case Passed():
                     self._position = Position(event.at)
+                case Gone():
+                    self._envelope.gone(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
+        is_current = self._id is None and (event is None or isinstance(event, Passed))
+        self._envelope.lag.read(now, is_current=is_current)
         return self._position
 
     # --- inside
@@ -59,6 +64,7 @@ class Stream:
     def _end(self, event: Ended, out: Outgoing) -> None:
         if self._has_transactions:
             self._envelope.ended(event.id, event.micros, self._counts, out)
+        self._envelope.lag.ended(event.micros)
         self._position, self._id, self._skip = Position(event.at), None, 0
 
     def _counted(self, out: Outgoing) -> Outgoing:
@@ -67,7 +73,7 @@ class Stream:
             return out
         self._told += 1
         if self._told <= self._skip:
-            return Outgoing()
+            return Outgoing(is_kept=False)
         self._position = Position(self._position.at, self._told)
         return out
 

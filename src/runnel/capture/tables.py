@@ -54,6 +54,7 @@ class Column:
     name: str
     form: Form
     optional: bool = True
+    type: str = ""  # the database's own name of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -15,14 +17,17 @@ from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NothingCaptured
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
-from runnel.capture.opening import check_name, open_source
+from runnel.capture.lag import Pace
+from runnel.capture.opening import check_name, open_source, source_of
+from runnel.capture.outbox import Outbox, check
 from runnel.capture.publisher import Publisher, admin_of
-from runnel.capture.selection import Hiding, Masked, Selection
+from runnel.capture.selection import Selection
 from runnel.capture.signals import signals_topic
 from runnel.capture.state import State, read_state, topic_of
-from runnel.cli import capture_signals
-from runnel.cli.capture_signals import table_expression as _table
-from runnel.cli.durations import checked_duration, parse_duration
+from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
+from runnel.cli import capture_signals, choices
+from runnel.cli.addresses import address_form
+from runnel.cli.durations import as_duration, checked_duration, parse_duration
 from runnel.cli.ending import stopped_by_signals
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
@@ -32,6 +37,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.transaction import Transaction
 
 PROGRESS_SECONDS = 1.0
+CHANGES_SECONDS = 10.0
 
 capture = noun("Capture the changes of a database into topics.")
 
@@ -41,25 +47,10 @@ Url = Annotated[
 ]
 
 
-def _keys(given: list[str]) -> list[str]:
-    for each in given:
-        table, separator, columns = each.rpartition(":")
-        if not (table and separator and columns):
-            raise typer.BadParameter(f"'{each}' is no key: expected TABLE:COLUMN,COLUMN.")
-    return given
-
-
 def _mode(given: str) -> str:
     known = [mode.value for mode in Mode]
     if given not in known:
         raise typer.BadParameter(f"'{given}' is no way to read the tables: expected {', '.join(known)}.")
-    return given
-
-
-def _binary(given: str) -> str:
-    known = [mode.value for mode in Binary]
-    if given not in known:
-        raise typer.BadParameter(f"'{given}' is no way to write bytes: expected {', '.join(known)}.")
     return given
 
 
@@ -73,17 +64,45 @@ def run(  # noqa: PLR0913  # what people may type
     without_tables: Annotated[
         list[str], typer.Option("--without-tables", metavar="TABLE", help="Leave these out; repeatable.")
     ] = [],  # noqa: B006
+    columns: Annotated[
+        list[str], typer.Option("--columns", metavar="COLUMN", help="Only these, as TABLE.COLUMN; repeatable.")
+    ] = [],  # noqa: B006
     without_columns: Annotated[
         list[str],
         typer.Option("--without-columns", metavar="COLUMN", help="Leave out, as TABLE.COLUMN; repeatable."),
     ] = [],  # noqa: B006
     mask: Annotated[
-        list[str], typer.Option("--mask", metavar="COLUMN", help="Show *** instead, as TABLE.COLUMN; repeatable.")
+        list[str],
+        typer.Option(
+            "--mask",
+            metavar="COLUMN",
+            callback=choices.checked_masks,
+            help="Show *** instead, as TABLE.COLUMN or TABLE.COLUMN:LENGTH; repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    hashes: Annotated[
+        list[str], typer.Option("--hash", metavar="COLUMN", help="Show a salted SHA-256 instead; repeatable.")
+    ] = [],  # noqa: B006
+    salt_env: Annotated[
+        str | None,
+        typer.Option("--salt-env", metavar="NAME", help="The environment variable that holds the salt of --hash."),
+    ] = None,
+    where: Annotated[
+        list[str],
+        typer.Option(
+            "--where",
+            metavar="TABLE:CONDITION",
+            callback=choices.checked_conditions,
+            help="Only these rows, as 'orders:total >= 100 and city = Graz'; repeatable.",
+        ),
     ] = [],  # noqa: B006
     key: Annotated[
         list[str],
         typer.Option(
-            "--key", metavar="TABLE:COLUMNS", callback=_keys, help="The columns of a record's key; repeatable."
+            "--key",
+            metavar="TABLE:COLUMNS",
+            callback=choices.checked_keys,
+            help="The columns of a record's key; repeatable.",
         ),
     ] = [],  # noqa: B006
     prefix: Annotated[
@@ -95,6 +114,15 @@ def run(  # noqa: PLR0913  # what people may type
     schemas: Annotated[
         bool, typer.Option("--schemas", help="Write Kafka Connect's schemas beside the values.")
     ] = False,
+    schema_changes: Annotated[
+        bool, typer.Option("--schema-changes", help="Write what tables are like to the topic called as the prefix.")
+    ] = False,
+    outbox: Annotated[
+        str | None, typer.Option("--outbox", metavar="TABLE", help="Send the events that are inserted into this table.")
+    ] = None,
+    outbox_topic: Annotated[
+        str, typer.Option("--outbox-topic", metavar="PATTERN", help="Where they are sent.")
+    ] = Outbox.topic,
     transactions: Annotated[bool, typer.Option("--transactions", help="Write the transaction topic.")] = False,
     heartbeat: Annotated[
         str | None,
@@ -104,7 +132,9 @@ def run(  # noqa: PLR0913  # what people may type
     ] = None,
     binary: Annotated[
         str,
-        typer.Option("--binary", metavar="MODE", callback=_binary, help="bytes, base64, base64-url-safe or hex."),
+        typer.Option(
+            "--binary", metavar="MODE", callback=choices.checked_binary, help="bytes, base64, base64-url-safe or hex."
+        ),
     ] = Binary.BYTES.value,
     snapshot: Annotated[
         str,
@@ -117,26 +147,69 @@ def run(  # noqa: PLR0913  # what people may type
         float | None,
         typer.Option("--snapshot-rate", metavar="ROWS", min=0.001, help="At most so many of them a second."),
     ] = None,
+    decimals: Annotated[
+        str | None,
+        typer.Option(
+            "--decimals", metavar="MODE", callback=choices.checked_decimals, help="precise, string or double."
+        ),
+    ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(
+            "--times",
+            metavar="MODE",
+            callback=choices.checked_times,
+            help="adaptive, adaptive_time_microseconds or connect.",
+        ),
+    ] = None,
+    slot: Annotated[
+        str | None, typer.Option("--slot", metavar="NAME", help="PostgreSQL: the slot that an administrator made.")
+    ] = None,
+    publication: Annotated[
+        str | None,
+        typer.Option("--publication", metavar="NAME", help="PostgreSQL: the publication that an administrator made."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            callback=address_form,
+            metavar="HOST:PORT",
+            help="Serve Prometheus metrics, /health and /ready there.",
+        ),
+    ] = None,
+    retained_warning: Annotated[
+        int,
+        typer.Option("--retained-warning", metavar="BYTES", min=1, help="Warn when the server keeps more for us."),
+    ] = RETAINED_WARNING,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
     check_name("name", name)
     check_name("prefix", prefix or name)
-    hidden: dict[str, Hiding] = {_column(each): Masked() for each in mask}
     selection = Selection(
-        tables=[_table(each) for each in tables],
-        without_tables=[_table(each) for each in without_tables],
-        without_columns=[_column(each) for each in without_columns],
-        hidden=hidden,
-        keys={_table(table): columns.split(",") for table, _, columns in (each.rpartition(":") for each in key)},
+        tables=[choices.table(each) for each in tables],
+        without_tables=[choices.table(each) for each in without_tables],
+        columns=[choices.column(each) for each in columns],
+        without_columns=[choices.column(each) for each in without_columns],
+        hidden=choices.hidden(mask, hashes, salt_env),
+        keys=choices.keys(key),
+        rows=choices.conditions(where),
     )
-    source = open_source(url, name, selection, binary=Binary(binary))
+    events = Outbox(choices.table(outbox), topic=outbox_topic) if outbox is not None else None
+    given = {"decimals": decimals, "times": times, "slot": slot, "publication": publication}
+    own = {option: text for option, text in given.items() if text is not None}
+    source = open_source(url, name, selection, binary=Binary(binary), own=own)
     try:
+        if events is not None:
+            check(events, source, selection)
         with Cluster(bootstrap) as cluster:
             cluster.reach()
             publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
             seconds = parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0
-            envelope = Envelope(prefix or name, source, selection, schemas=schemas)
+            envelope = Envelope(
+                prefix or name, source, selection, schemas=schemas, outbox=events, schema_changes=schema_changes
+            )
             work = Capture(
                 name,
                 source,
@@ -146,7 +219,15 @@ def run(  # noqa: PLR0913  # what people may type
                 heartbeat=seconds,
                 reading=Reading(Mode(snapshot), chunk, snapshot_rate),
             )
-            _run(work)
+            watching = Watching(
+                work,
+                publisher,
+                envelope,
+                lambda: source_of(url, name, Selection(), own=own),
+                retained_warning=retained_warning,
+            )
+            with _served(watching, metrics):
+                _run(work, watching)
     finally:
         source.close()
 
@@ -210,41 +291,76 @@ for verb in capture_signals.VERBS:
 # --- inside
 
 
-def _column(given: str) -> str:
-    return given if given.count(".") > 1 else rf".*\.{given}"
+@contextmanager
+def _served(watching: Watching, metrics: str | None) -> Iterator[None]:
+    if metrics is None:
+        yield
+        return
+    from runnel.app.capture_metrics import exposition  # noqa: PLC0415  # who serves none need not wait for it
+
+    serving = exposition(metrics, lambda: watching.numbers)
+    print(f"metrics on http://{serving.endpoint}/metrics", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        serving.close()
 
 
-def _run(work: Capture) -> None:
+def _run(work: Capture, watching: Watching) -> None:
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(work, done), daemon=True)
+    teller = threading.Thread(target=_tell, args=(work, watching, done), daemon=True)
     with stopped_by_signals(work):
         teller.start()
+        watching.start()
         try:
             work.run()
         finally:
             done.set()
+            watching.stop()
             teller.join()
 
 
-def _tell(work: Capture, done: threading.Event) -> None:
-    """How far the snapshot is, on stderr, now and then; then that changes are read, and what is read beside them."""
-    shown = -1
+def _tell(work: Capture, watching: Watching, done: threading.Event) -> None:
+    """How far the snapshot is, on stderr, now and then; then that changes are read, how many were, and what is read of
+    tables beside them.
+    """
+    shown, pace = -1, Pace()
     while not done.is_set() and not work.is_streaming.wait(PROGRESS_SECONDS):
-        shown = _tell_rows(work, shown)
+        shown = _tell_rows(work, shown, pace)
     if work.is_streaming.is_set():
         shown = work.progress.read
         print(f"reading changes: {shown:,} rows are read", file=sys.stderr, flush=True)
+    written, told = 0, time.monotonic()
     while not done.wait(PROGRESS_SECONDS):
-        shown = _tell_rows(work, shown)
+        shown = _tell_rows(work, shown, pace)
+        numbers = watching.numbers
+        is_due = time.monotonic() - told >= CHANGES_SECONDS
+        if is_due and sum(numbers.events.values()) != written:
+            written, told = sum(numbers.events.values()), time.monotonic()
+            print(_changes_line(numbers), file=sys.stderr, flush=True)
 
 
-def _tell_rows(work: Capture, shown: int) -> int:
+def _tell_rows(work: Capture, shown: int, pace: Pace) -> int:
     """How many were read, unless that was shown."""
     progress = work.progress
+    pace.see(progress.read)
     if progress.read != shown:
         about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
-        print(f"reading tables: {progress.read:,} rows{about}", file=sys.stderr, flush=True)
+        seconds = pace.seconds_left(progress.estimate - progress.read) if progress.estimate else None
+        left = "" if seconds is None else f", {as_duration(round(seconds) * 1000)} left"
+        print(f"reading tables: {progress.read:,} rows{about}{left}", file=sys.stderr, flush=True)
     return progress.read
+
+
+def _changes_line(numbers: Numbers) -> str:
+    rejected = sum(numbers.rejected.values())
+    parts = [
+        f"{sum(numbers.events.values()):,} events are written",
+        f"{numbers.lag_seconds:.1f} s behind",
+        *([f"{numbers.behind:,} {numbers.unit} of the log behind"] if numbers.behind is not None else []),
+        *([f"{rejected:,} rejected"] if rejected else []),
+    ]
+    return f"reading changes: {', '.join(parts)}"
 
 
 def _told(name: str, state: State, behind: int | None) -> dict[str, Any]:

@@ -105,6 +105,13 @@ class Transaction:
         self._is_ongoing = bool(wanted)
         return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted, deadline)
 
+    def widen(self, ticket: Ticket, places: Iterable[Place]) -> Ticket:
+        """More partitions for the transaction that is open; the ticket for those who write to them."""
+        self._refuse_unless_open("widen")
+        wanted = frozenset(places)
+        self._settled(lambda: self._add(wanted, f'adding partitions to the transaction of "{self.id}"'))
+        return ticket._replace(places=ticket.places | wanted)
+
     def commit(self) -> None:
         """Make all that was written visible, at once. To be called when every writer is done.
 

@@ -51,9 +51,10 @@ def capture_of(
     reading = Reading(
         options.pop("snapshot", Mode.INITIAL), options.pop("chunk", CHUNK_ROWS), options.pop("rate", None)
     )
+    told = {each: options.pop(each) for each in ("outbox", "schema_changes") if each in options}
     cluster = Cluster(bootstrap)
     publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
-    envelope = Envelope(name, source, chosen, schemas=schemas)
+    envelope = Envelope(name, source, chosen, schemas=schemas, **told)
     capture = Capture(name, source, publisher, envelope, reading=reading, **options)
     capture.run = _closing(capture.run, cluster)  # type: ignore[method-assign]
     return capture

@@ -38,6 +38,8 @@ STARTING_OR_BUSY: Final = ("starting up", "shutting down", "too many", "remainin
 HINTS: Final = {
     "42501": "give this user the right: it needs REPLICATION, and SELECT on the tables",
     "55006": "another capture or subscription reads from the slot: stop it, or give this one a slot of its own",
+    "22021": "a value is no UTF-8, which a database of the encoding SQL_ASCII allows: mend it, if it is LATIN1 by "
+    "UPDATE t SET c = convert_from(convert(convert_to(c, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII');",
     "25006": "the server only reads, as a standby does: name the one that writes",
 }
 

@@ -80,7 +80,12 @@ class Definitions:
 
     def _made(self, identity: TableId, shape: Shape) -> Table:
         columns = tuple(
-            Column(column.name, self._forms.form(column.type, column.modifier), column.optional)
+            Column(
+                column.name,
+                self._forms.form(column.type, column.modifier),
+                column.optional,
+                self._forms.type_name(column.type),
+            )
             for column in shape.columns
         )
         places = {column.name: place for place, column in enumerate(columns)}

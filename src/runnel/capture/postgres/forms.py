@@ -66,6 +66,7 @@ class Forms:
         self._modes = modes
         self._look_up = look_up
         self._known: dict[tuple[int, int], Form] = {}
+        self._names: dict[int, str] = {}
         self._said: set[str] = set()
 
     def form(self, type_oid: int, modifier: int) -> Form:
@@ -74,10 +75,15 @@ class Forms:
             known = self._known[type_oid, modifier] = self._made(type_oid, modifier)
         return known
 
+    def type_name(self, type_oid: int) -> str:
+        """Of a type that has a form: as the catalog calls it."""
+        return self._names.get(type_oid, "")
+
     def _made(self, type_oid: int, modifier: int) -> Form:
         found = self._look_up(type_oid)
         if found is None:
             return self._unknown(f"number {type_oid}, which is gone from the catalog")
+        self._names[type_oid] = found.name
         if found.kind == "d":
             return self.form(found.base, found.modifier if modifier == -1 else modifier)
         if found.kind == "e":

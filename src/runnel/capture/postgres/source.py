@@ -34,6 +34,7 @@ from runnel.capture.tables import Row, Table, TableId
 
 Chosen = Callable[[TableId], bool]
 LONGEST_NAME: Final = 63
+MEBIBYTE: Final = 2**20
 
 
 class PostgresSource:
@@ -152,6 +153,14 @@ class PostgresSource:
         with self._connected() as connection:
             slot = self._readiness(connection).slot()
         return self._bytes_since(slot.restart) if slot is not None else 0
+
+    def retained_limit(self) -> int | None:
+        """How many bytes it keeps at most, by max_slot_wal_keep_size; beyond it the slot is lost. None: no limit."""
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
+            ).fetchone()
+        return None if found is None or found[0] < 0 else int(found[0]) * MEBIBYTE
 
     def close(self) -> None:
         if self._replication is not None:

@@ -74,7 +74,8 @@ class Shape:
 
     def to_table(self, mode: Binary) -> Table:
         columns = tuple(
-            Column(each.name, _form(each, mode), not self._is_filled(place)) for place, each in enumerate(self.columns)
+            Column(each.name, _form(each, mode), not self._is_filled(place), each.type)
+            for place, each in enumerate(self.columns)
         )
         return Table(TableId(SCHEMA, self.table), columns, self.key)
 

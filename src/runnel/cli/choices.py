@@ -1,0 +1,114 @@
+"""What leaves a database, as people type it at `runnel capture run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+import typer
+
+from runnel.capture.conditions import parse
+from runnel.capture.errors import InvalidCondition
+from runnel.capture.forms import Binary, Decimals
+from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter
+
+LENGTH = 3  # of a mask
+TIMES = ("adaptive", "adaptive_time_microseconds", "connect")
+
+
+def table(given: str) -> str:
+    """A name without a schema is one of any."""
+    return given if "." in given else rf".*\.{given}"
+
+
+def column(given: str) -> str:
+    return given if given.count(".") > 1 else rf".*\.{given}"
+
+
+def hidden(masks: Iterable[str], hashes: Iterable[str], salt_env: str | None) -> dict[str, Hiding]:
+    found: dict[str, Hiding] = {}
+    for each in masks:
+        name, _, length = each.partition(":")
+        found[column(name)] = Masked(int(length or LENGTH))
+    chosen = list(hashes)
+    if chosen:
+        hashing = Hashed(_salt(salt_env))
+        found |= {column(each): hashing for each in chosen}
+    return found
+
+
+def keys(given: Iterable[str]) -> dict[str, list[str]]:
+    return {table(name): columns.split(",") for name, _, columns in (each.rpartition(":") for each in given)}
+
+
+def conditions(given: Iterable[str]) -> Mapping[str, RowFilter]:
+    """Several for one table must all be true."""
+    texts: dict[str, list[str]] = {}
+    for each in given:
+        name, _, text = each.partition(":")
+        texts.setdefault(table(name), []).append(text)
+    return {name: parse(" and ".join(f"({text})" for text in found)) for name, found in texts.items()}
+
+
+def _salt(name: str | None) -> str:
+    if name is None:
+        what = "a hash needs a salt: name the environment variable that holds it."
+        raise typer.BadParameter(what, param_hint="'--salt-env'")
+    salt = os.environ.get(name, "")
+    if not salt:
+        raise typer.BadParameter(f"the environment variable {name} is not set, or empty.", param_hint="'--salt-env'")
+    return salt
+
+
+# --- callbacks of typer's
+
+
+def checked_keys(given: list[str]) -> list[str]:
+    for each in given:
+        name, separator, columns = each.rpartition(":")
+        if not (name and separator and columns):
+            raise typer.BadParameter(f"'{each}' is no key: expected TABLE:COLUMN,COLUMN.")
+    return given
+
+
+def checked_masks(given: list[str]) -> list[str]:
+    for each in given:
+        name, separator, length = each.partition(":")
+        if not name or (separator and not (length.isascii() and length.isdigit())):
+            raise typer.BadParameter(f"'{each}' is no mask: expected TABLE.COLUMN, or TABLE.COLUMN:LENGTH.")
+    return given
+
+
+def checked_conditions(given: list[str]) -> list[str]:
+    for each in given:
+        name, separator, text = each.partition(":")
+        if not (name and separator):
+            raise typer.BadParameter(f"'{each}' is no condition on a table: expected TABLE:CONDITION.")
+        try:
+            parse(text)
+        except InvalidCondition as error:
+            raise typer.BadParameter(f"{error.what}; {error.hint}.") from None
+    return given
+
+
+def checked_binary(given: str) -> str:
+    return _one_of(given, _values(Binary), "write bytes")
+
+
+def checked_decimals(given: str | None) -> str | None:
+    return None if given is None else _one_of(given, _values(Decimals), "write decimals")
+
+
+def checked_times(given: str | None) -> str | None:
+    return None if given is None else _one_of(given, TIMES, "write times")
+
+
+def _one_of(given: str, known: Iterable[str], what: str) -> str:
+    if given not in known:
+        raise typer.BadParameter(f"'{given}' is no way to {what}: expected {', '.join(known)}.")
+    return given
+
+
+def _values(modes: type[Enum]) -> list[str]:
+    return [mode.value for mode in modes]

@@ -1,0 +1,121 @@
+"""Values beyond what a topic takes: the record goes aside with its key and position, and the rest goes on."""
+
+import itertools
+import json
+
+import pytest
+
+from runnel.capture import limits
+from runnel.capture.limits import Limits
+from runnel.client import Admin
+from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
+from tests.contract.capture.topics import committed
+
+numbers = itertools.count()
+NOTES = "CREATE TABLE notes (id INTEGER PRIMARY KEY, note TEXT)"
+
+
+@pytest.fixture
+def name():
+    return f"large{next(numbers)}"
+
+
+def make(broker, topic, limit):
+    with Admin(broker.bootstrap) as admin:
+        admin.create(topic, partitions=1, configs={"max.message.bytes": str(limit)})
+
+
+def note(number, length):
+    return f"INSERT INTO notes VALUES ({number}, '{'x' * length}')"
+
+
+def found(broker, name, database, table="notes"):
+    topic = f"{name}.{database.schema}.{table}"
+    topics = committed(broker.bootstrap, topic)
+    return topics[topic], topics.get(f"{topic}.rejected", [])
+
+
+def test_what_a_topic_does_not_take_goes_aside_and_the_rest_goes_on(broker, database, name):
+    """The broker refuses first: nobody asks what it takes before so few bytes."""
+    database.execute(NOTES)
+    database.execute(note(1, 1), note(2, 5_000), note(3, 3))
+    make(broker, f"{name}.{database.schema}.notes", 2_000)
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap, transactions=True)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute(
+            "UPDATE notes SET note = 'b' WHERE id = 1", f"UPDATE notes SET note = '{'y' * 5_000}' WHERE id = 3",
+            "DELETE FROM notes WHERE id = 2",
+        )  # fmt: skip
+        caught_up(capture, looking)
+        assert capture._publisher.rejected == {f"{name}.{database.schema}.notes": 3}
+    notes, rejected = found(broker, name, database)
+    assert [(each.key, each.op) for each in notes] == [
+        ('{"id":1}', "r"), ('{"id":3}', "r"), ('{"id":1}', "u"), ('{"id":2}', None),
+    ]  # fmt: skip
+    assert [(each.key, each.value["op"]) for each in rejected] == [
+        ('{"id":2}', "r"), ('{"id":3}', "u"), ('{"id":2}', "d"),
+    ]  # fmt: skip
+    headers = rejected[1].headers
+    assert headers["runnel.topic"] == f"{name}.{database.schema}.notes"
+    assert headers["runnel.limit"] == "2000"
+    assert int(headers["runnel.bytes"]) > 5_000
+    assert headers["runnel.transaction"] == rejected[1].value["transaction"]["id"]
+    assert set(json.loads(headers["runnel.position"])) == {"at", "index"}
+    assert rejected[1].value["source"]["table"] == "notes"
+
+
+def test_the_limit_is_known_before_a_large_value_is_sent(broker, database, name, monkeypatch, caplog):
+    monkeypatch.setattr(Limits, "refused", lambda self, error: pytest.fail(f"a broker had to refuse: {error}"))
+    database.execute(NOTES)
+    database.execute(note(1, 1), note(2, 1_100_000), note(3, 900_000), note(4, 1))
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute("DELETE FROM notes WHERE id = 1")
+        caught_up(capture, looking)
+    notes, rejected = found(broker, name, database)
+    assert [each.key for each in notes] == ['{"id":1}', '{"id":3}', '{"id":4}', '{"id":1}', '{"id":1}']
+    assert [each.key for each in rejected] == ['{"id":2}']
+    topic = f"{name}.{database.schema}.notes"
+    assert f"a record was too large for topic {topic}, and went to {topic}.rejected with the key" in caplog.text
+
+
+def test_many_small_records_are_cut_to_what_the_topic_takes(broker, database, name):
+    database.execute(NOTES)
+    database.execute(*(note(number, 1_000) for number in range(200)))
+    make(broker, f"{name}.{database.schema}.notes", 20_000)
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        caught_up(capture, looking)
+    notes, rejected = found(broker, name, database)
+    assert (len(notes), rejected) == (200, [])
+
+
+def test_a_limit_that_is_changed_while_it_runs_counts(broker, database, name, monkeypatch):
+    monkeypatch.setattr(limits, "OLD_SECONDS", 0.0)
+    topic = f"{name}.{database.schema}.notes"
+    database.execute(NOTES)
+    make(broker, topic, 500_000)
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture, Admin(broker.bootstrap) as admin:
+        wait_until(capture.is_streaming.is_set)
+        for number, limit in enumerate((500_000, 100_000, 500_000)):
+            admin.alter(topic, configs={"max.message.bytes": str(limit)})
+            database.execute(note(number, 200_000))
+            caught_up(capture, looking)
+    notes, rejected = found(broker, name, database)
+    assert [each.key for each in notes] == ['{"id":0}', '{"id":2}']
+    assert [each.key for each in rejected] == ['{"id":1}']
+
+
+def test_rows_without_a_key_go_aside_too(broker, database, name):
+    database.execute("CREATE TABLE plain (note TEXT)")
+    database.execute("INSERT INTO plain VALUES ('a')", f"INSERT INTO plain VALUES ('{'x' * 5_000}')")
+    make(broker, f"{name}.{database.schema}.plain", 2_000)
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        caught_up(capture, looking)
+    rows, rejected = found(broker, name, database, "plain")
+    assert [each.value["after"]["note"] for each in rows] == ["a"]
+    assert [(each.key, each.value["op"]) for each in rejected] == [(None, "r")]

@@ -1,0 +1,79 @@
+"""How large records may be, as the topics' configs say."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from runnel.capture.limits import OLD_SECONDS, SMALL, UNLIMITED, Limits
+from runnel.client.admin import Config
+from runnel.client.bodies import BATCH_BYTES
+from runnel.client.errors import RecordTooLarge
+
+
+class Cluster:
+    """Configs that can be changed, and how often they were asked for."""
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.segment = "1073741824"
+        self.asked = 0
+        self.now = 0.0
+
+    def configs(self, topics):
+        self.asked += 1
+        told = {"max.message.bytes": str(self.limit), "segment.bytes": self.segment, "other": None}
+        return {topic: [Config(name, value, "", False) for name, value in told.items()] for topic in topics}
+
+    def limits(self):
+        @contextmanager
+        def admin():
+            yield self
+
+        return Limits(admin, lambda: self.now)
+
+
+def test_small_records_are_written_without_a_question():
+    cluster = Cluster(1_000)
+    limits = cluster.limits()
+    assert limits.of("t", SMALL - 1) == UNLIMITED
+    assert cluster.asked == 0
+    assert limits.of("t", SMALL) == 1_000
+    assert limits.of("t", 1) == 1_000
+    assert cluster.asked == 1
+
+
+def test_a_segment_is_a_limit_too():
+    cluster = Cluster(1_000)
+    cluster.segment = "500"
+    assert cluster.limits().fresh("t") == 500
+
+
+def test_a_limit_is_asked_for_again_when_it_is_old():
+    cluster = Cluster(1_000)
+    limits = cluster.limits()
+    assert limits.fresh("t") == 1_000
+    cluster.limit = 2_000
+    assert limits.fresh("t") == 1_000
+    cluster.now = OLD_SECONDS
+    assert limits.fresh("t") == 2_000
+
+
+def test_a_refusal_is_believed_once():
+    cluster = Cluster(1_000)
+    limits = cluster.limits()
+    error = RecordTooLarge("t", "no")
+    limits.refused(error)
+    assert limits.of("t", 1) == 1_000
+    with pytest.raises(RecordTooLarge):
+        limits.refused(error)
+    cluster.limit = 500
+    limits.refused(error)
+    assert limits.of("t", 1) == 500
+
+
+def test_batches_of_several_records_stay_below_the_limit():
+    cluster = Cluster(100_000)
+    limits = cluster.limits()
+    assert limits.batch_bytes("t") == BATCH_BYTES
+    limits.fresh("t")
+    assert 80_000 < limits.batch_bytes("t") < 100_000 - 61
