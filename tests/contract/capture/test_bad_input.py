@@ -127,6 +127,7 @@ def test_an_address_that_leads_nowhere_is_told_without_its_password(run, command
     assert "Traceback" not in said
 
 
+@pytest.mark.servers  # processes of their own take their time
 def test_a_table_that_disappears_is_said_in_its_topic_and_the_others_go_on(broker, path):
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("CREATE TABLE clicks (id INTEGER PRIMARY KEY)")
@@ -145,6 +146,7 @@ def test_a_table_that_disappears_is_said_in_its_topic_and_the_others_go_on(broke
     assert sorted(kinds) == [("CREATE", '"clicks"'), ("CREATE", '"orders"'), ("DROP", '"clicks"')]
 
 
+@pytest.mark.servers  # processes of their own take their time
 def test_what_leaves_is_chosen_on_the_command_line_and_counted(broker, path):
     words = ["--columns", "orders.id", "--columns", "orders.name", "--columns", "orders.total"]
     words += ["--hash", "orders.name", "--salt-env", "PEPPER", "--mask", "orders.id:5", "--where", "orders:total > 100"]
