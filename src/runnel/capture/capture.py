@@ -124,7 +124,11 @@ class Capture:
             if self.state.position is None:
                 pending = {str(table.id): TableState() for table in tables}
                 begun = State(self._source.connector, snapshot.position, 0, pending)
-                self._read_at_once(snapshot, [each for each in tables if self._envelope.is_outbox(each.id)], begun)
+                outboxes = [table for table in tables if self._envelope.is_outbox(table.id)]
+                if outboxes:
+                    self._read_at_once(snapshot, outboxes, begun)
+                else:
+                    self._publish(Outgoing(), begun)
             else:
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)

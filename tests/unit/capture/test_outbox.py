@@ -62,6 +62,13 @@ def test_updates_and_deletes_and_truncates_send_nothing_and_an_update_is_said_on
     ]
 
 
+def test_a_row_that_is_read_beside_the_changes_is_not_sent():
+    """Whether its insertion was sent as a change, nobody knows there."""
+    envelope, out = Envelope("p", NoSource(), Selection(), outbox=Outbox(r"public\.outbox")), Outgoing()
+    envelope.change(Change(OUTBOX, "r", None, ROW, "", 0), out, 0, snapshot="incremental")
+    assert not out.pages
+
+
 def test_topics_and_columns_have_the_names_that_are_given():
     columns = OutboxColumns(id="aggregateid", key="id", route="type", timestamp="at")
     found = sent(columns=columns, placed=[Placed("tenant", "header", "tenant")], topic="events-${routedByValue}-v1")
