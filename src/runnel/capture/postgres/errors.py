@@ -2,9 +2,10 @@
 
 Transient
 ├── DatabaseUnreachable   it does not answer, or ended the connection
+├── PiecesNotKept         a large transaction does not fit on the disk
 ├── SlotInUse             another process reads from the slot
 ├── SlotWaits             a transaction that is still open keeps the slot from being made
-└── SnapshotOutdated      a table was truncated or rewritten before it was read
+└── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
 Permanent
 ├── DatabaseRefused       it answers, and says no
 └── NotReady              something is missing in it; `statements` is the SQL that mends it
@@ -24,6 +25,16 @@ class DatabaseUnreachable(Transient):
             hint="start it or see to the address; the capture goes on where it was",
         )
         self.database = database
+        self.reason = reason
+
+
+class PiecesNotKept(Transient):
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(
+            f"a large transaction cannot be kept in {directory} until it is committed: {reason}",
+            hint="make room there, or name another directory: in_progress=DIRECTORY; the capture goes on where it was",
+        )
+        self.directory = directory
         self.reason = reason
 
 
@@ -50,7 +61,7 @@ class SnapshotOutdated(Transient):
 
     def __init__(self, database: str, table: str) -> None:
         super().__init__(
-            f'table "{table}" of {database} was truncated or rewritten since the snapshot was taken',
+            f'table "{table}" of {database} was truncated, rewritten or redefined since the snapshot was taken',
             hint="the capture takes another one, and goes on where it was",
         )
         self.table = table

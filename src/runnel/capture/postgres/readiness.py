@@ -17,6 +17,7 @@ from runnel.capture.postgres.connections import Address, Connection, identifier,
 from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotWaits
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.tables import TableId
+from runnel.durable import durable
 
 PATIENCE_SECONDS: Final = 300
 PLUGIN: Final = "pgoutput"
@@ -135,7 +136,8 @@ class Readiness:
         unwanted = [identity for identity in published if identity not in wanted]
         if unwanted and is_owned and not self._given_publication:
             dropped = ", ".join(identifier(*identity) for identity in unwanted)
-            self._connection.execute(f"ALTER PUBLICATION {name} DROP TABLE {dropped}".encode())
+            with durable("capture.postgres.alter"):
+                self._connection.execute(f"ALTER PUBLICATION {name} DROP TABLE {dropped}".encode())
 
     def published(self) -> dict[TableId, tuple[frozenset[str], str | None]]:
         """The tables of the publication, with the columns and the filter of their rows."""
@@ -159,7 +161,8 @@ class Readiness:
         self._check_places()
         try:
             self._connection.execute(f"SET statement_timeout = {PATIENCE_SECONDS * 1000}".encode())
-            self._connection.execute(statement.encode())
+            with durable("capture.postgres.slot"):
+                self._connection.execute(statement.encode())
         except psycopg.errors.QueryCanceled:
             raise SlotWaits(self._address.shown, PATIENCE_SECONDS) from None
         finally:
@@ -194,13 +197,15 @@ class Readiness:
 
     def remove(self) -> None:
         if not self._given_slot:
-            self._connection.execute(
-                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
-                [self._slot],
-            )
+            with durable("capture.postgres.remove"):
+                self._connection.execute(
+                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+                    [self._slot],
+                )
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is not None and found[0] and not self._given_publication:
-            self._connection.execute(f"DROP PUBLICATION {identifier(self._publication)}".encode())
+            with durable("capture.postgres.remove"):
+                self._connection.execute(f"DROP PUBLICATION {identifier(self._publication)}".encode())
 
     def _create_publication(self, tables: Sequence[ListedTable]) -> None:
         statement = (
@@ -227,7 +232,8 @@ class Readiness:
                 f'user "{user}" may not make a publication',
                 [f"GRANT CREATE ON DATABASE {identifier(database)} TO {identifier(user)};"],
             )
-        self._connection.execute(statement.encode())
+        with durable("capture.postgres.publication"):
+            self._connection.execute(statement.encode())
 
     def _alter(self, statements: Sequence[str], missing: Sequence[ListedTable], is_owned: bool) -> None:
         if self._given_publication or not is_owned or not all(table.is_owned for table in missing):
@@ -235,7 +241,8 @@ class Readiness:
                 f'publication "{self._publication}" does not have {_listed(missing)}', statements, then="as its owner"
             )
         for statement in statements:
-            self._connection.execute(statement.encode())
+            with durable("capture.postgres.alter"):
+                self._connection.execute(statement.encode())
 
     def _publishes_old_rows(self) -> bool:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()

@@ -25,6 +25,7 @@ HEADER: Final = 25  # bytes before a message of the log: its kind, its place, th
 MESSAGES: Final = 4096
 BYTES: Final = 4 * 1024 * 1024
 REPORT_SECONDS: Final = 10.0
+STREAMS_FROM: Final = 14  # the version that sends transactions before their commit
 IN_USE: Final = "55006"
 IN_USE_SECONDS: Final = 5.0
 
@@ -45,7 +46,8 @@ def end_of(data: bytes) -> int:
 
 
 class Replication:
-    def __init__(self, address: Address, slot: str, publication: str, lsn: int) -> None:
+    def __init__(self, address: Address, slot: str, publication: str, lsn: int, *, in_progress: bool = False) -> None:
+        """`in_progress`: large transactions come in pieces before they are committed, see `in_progress`."""
         self._address = address
         self._flushed = self._received = lsn
         self._reported = time.monotonic()
@@ -53,7 +55,7 @@ class Replication:
         self._pgconn = self._connection.pgconn
         try:
             with address.telling():
-                self._start(slot, publication, lsn)
+                self._start(slot, publication, lsn, in_progress=in_progress)
         except BaseException:
             self.close()
             raise
@@ -66,10 +68,10 @@ class Replication:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                self._report_if_due()
+                self.report_if_due()
                 if self._is_ready(select.POLLIN, min(left, REPORT_SECONDS)):
                     self._pgconn.consume_input()
-            self._report_if_due()
+            self.report_if_due()
             return found
 
     def confirm(self, lsn: int) -> None:
@@ -82,7 +84,7 @@ class Replication:
     def close(self) -> None:
         self._connection.close()
 
-    def _start(self, slot: str, publication: str, lsn: int) -> None:
+    def _start(self, slot: str, publication: str, lsn: int, *, in_progress: bool) -> None:
         version = self._pgconn.server_version // 10_000
         options = {
             # 15 knows up to 3; what we ask for is the same in all of them
@@ -90,6 +92,8 @@ class Replication:
             "publication_names": '"' + publication.replace('"', '""') + '"',
             "messages": "true",
         }
+        if in_progress and version >= STREAMS_FROM:
+            options["streaming"] = "on"
         listed = ", ".join(f"{name} '{value}'" for name, value in options.items())
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({listed})'
         deadline = time.monotonic() + IN_USE_SECONDS
@@ -143,9 +147,11 @@ class Replication:
             return error_from_result(result)
         return DatabaseUnreachable(self._address.shown, "the server ended the replication")
 
-    def _report_if_due(self) -> None:
+    def report_if_due(self) -> None:
+        """For whoever does not read for a while: a server that hears nothing ends the connection."""
         if time.monotonic() - self._reported >= REPORT_SECONDS:
-            self._report()
+            with self._address.telling():
+                self._report()
 
     def _report(self) -> None:
         now = int(time.time() * 1_000_000) - EPOCH

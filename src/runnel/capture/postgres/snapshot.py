@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+import psycopg
+
 from runnel.capture.events import Position
 from runnel.capture.postgres.catalog import CatalogTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal, texts
 from runnel.capture.postgres.errors import SnapshotOutdated
 from runnel.capture.postgres.replication import lsn_number
-from runnel.capture.tables import Row, Table
+from runnel.capture.tables import UNCHANGED, Row, Table
 
 PIECE_BYTES: Final = 1024 * 1024
 FEWEST, MOST = 16, 4096  # rows of a piece
@@ -55,15 +57,43 @@ class PostgresSnapshot:
         return self._readable[table.id].rows
 
     def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
-        query = query_of(self._readable[table.id], after)
-        with self._address.telling():
-            self._connection.execute(f"DECLARE rows NO SCROLL CURSOR FOR {query}".encode())
-            self._check_files(self._readable[table.id].found)  # now that nobody can change them any more
+        readable = self._readable[table.id]
+        with self._address.telling(), self._noticing(readable.found):
+            self._connection.execute(f"DECLARE rows NO SCROLL CURSOR FOR {query_of(readable, after)}".encode())
+            self._check_files(readable.found)  # now that nobody can change them any more
         try:
             yield from self._pieces()
         finally:
             if not self._connection.closed and self._connection.info.transaction_status.name == "INTRANS":
                 self._connection.execute("CLOSE rows")
+
+    def row(self, table: Table, row: Row) -> Mapping[str, Any] | None:
+        """The row with the key of this one; None if there is none. By the names of the columns that are as in `table`,
+        which may be of another time.
+        """
+        readable = self._readable.get(table.id)
+        key = table.key_of(row)
+        if readable is None or not key or UNCHANGED in key or _named_key(readable.table) != _named_key(table):
+            return None
+        with self._address.telling(), self._noticing(readable.found):
+            found = self._connection.execute(query_of_row(readable, key).encode()).fetchone()
+            if found is None:
+                self._check_files(readable.found)  # a table that was rewritten looks empty
+                return None
+        forms = {column.name: column.form for column in table.columns}
+        return {
+            column.name: value
+            for column, value in zip(readable.table.columns, found, strict=True)
+            if forms.get(column.name) is column.form
+        }
+
+    @contextmanager
+    def _noticing(self, found: CatalogTable) -> Iterator[None]:
+        """A column or a table that went while it was to be read: the next snapshot is taken of what is there."""
+        try:
+            yield
+        except (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable):
+            raise SnapshotOutdated(self._address.shown, str(found.id)) from None
 
     def _check_files(self, found: CatalogTable) -> None:
         """The catalog shows the files of the snapshot, the function those of now."""
@@ -112,22 +142,39 @@ def query_of(readable: Readable, after: Row | None, where: str | None = None) ->
     """In the order of the key; `where` is one more condition. A row comparison orders as ORDER BY does, by the columns'
     own types and collations.
     """
-    table, found = readable.table, readable.found
-    columns = ", ".join(identifier(column.name) for column in table.columns) or "NULL"
-    only = "ONLY " if found.kind == "r" else ""
-    query = f"SELECT {columns} FROM {only}{identifier(*table.id)}"
     conditions = [f"({readable.row_filter})"] if readable.row_filter else []
-    key = [table.columns[place].name for place in table.key]
-    names = ", ".join(identifier(name) for name in key)
+    names = _key_names(readable)
     if after is not None:
-        types = {column.name: column.sql_type for column in found.columns}
-        values = ", ".join(f"{literal(value)}::{types[name]}" for name, value in zip(key, after, strict=True))
-        conditions.append(f"({names}) > ({values})")
+        conditions.append(f"({names}) > ({_key_values(readable, after)})")
     if where is not None:
         conditions.append(f"({where}\n)")  # it may end with a comment
-    if conditions:
-        query += f" WHERE {' AND '.join(conditions)}"
-    return f"{query} ORDER BY {names}" if key else query
+    chosen = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"{_selected(readable)}{chosen}" + (f" ORDER BY {names}" if names else "")
+
+
+def query_of_row(readable: Readable, key: Row) -> str:
+    return f"{_selected(readable)} WHERE ({_key_names(readable)}) = ({_key_values(readable, key)})"
+
+
+def _named_key(table: Table) -> list[str]:
+    return [table.columns[place].name for place in table.key]
+
+
+def _selected(readable: Readable) -> str:
+    table = readable.table
+    columns = ", ".join(identifier(column.name) for column in table.columns) or "NULL"
+    only = "ONLY " if readable.found.kind == "r" else ""
+    return f"SELECT {columns} FROM {only}{identifier(*table.id)}"
+
+
+def _key_names(readable: Readable) -> str:
+    return ", ".join(map(identifier, _named_key(readable.table)))
+
+
+def _key_values(readable: Readable, key: Row) -> str:
+    types = {column.name: column.sql_type for column in readable.found.columns}
+    pairs = zip(_named_key(readable.table), key, strict=True)
+    return ", ".join(f"{literal(value)}::{types[name]}" for name, value in pairs)
 
 
 def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import psycopg
@@ -19,17 +20,20 @@ from runnel.capture.events import Position
 from runnel.capture.forms import Binary, Decimals
 from runnel.capture.postgres import catalog
 from runnel.capture.postgres.catalog import ListedTable
-from runnel.capture.postgres.changes import PostgresChanges
+from runnel.capture.postgres.changes import Messages, PostgresChanges
 from runnel.capture.postgres.chunks import Chunks, mark_prefix
+from runnel.capture.postgres.completed import CompletedChanges
 from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
 from runnel.capture.postgres.errors import SlotInUse
 from runnel.capture.postgres.forms import Modes, Times
+from runnel.capture.postgres.in_progress import InProgress
 from runnel.capture.postgres.pgoutput import Relation
 from runnel.capture.postgres.readiness import Readiness
 from runnel.capture.postgres.replication import Replication, lsn_number, lsn_text
 from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
-from runnel.capture.source import Chunk
+from runnel.capture.postgres.vanished import Catalog, WatchedChanges
+from runnel.capture.source import Changes, Chunk
 from runnel.capture.tables import Row, Table, TableId
 
 Chosen = Callable[[TableId], bool]
@@ -38,7 +42,10 @@ MEBIBYTE: Final = 2**20
 
 
 class PostgresSource:
-    """`slot` and `publication` are named if an administrator made them; else they are made, and removed by `remove`."""
+    """`slot` and `publication` are named if an administrator made them; else they are made, and removed by `remove`.
+    `in_progress` takes large transactions in pieces before they are committed, and keeps them in a directory, if it
+    names one, until they are.
+    """
 
     connector = "postgresql"
     unit = "bytes"
@@ -58,6 +65,7 @@ class PostgresSource:
         modes: Modes = Modes(),  # noqa: B008  # it never changes
         slot: str | None = None,
         publication: str | None = None,
+        in_progress: bool | str | Path = False,
     ) -> None:
         self._address = Address(url, name)
         self._listed = None if callable(chosen) else tuple(chosen)
@@ -73,7 +81,11 @@ class PostgresSource:
         self._listing: dict[TableId, ListedTable] = {}
         self._chunks = Chunks(self._address, name, self._readable)
         self._marks = mark_prefix(name)
+        self._is_in_progress = in_progress is not False
+        self._directory = None if isinstance(in_progress, bool) else Path(in_progress)
         self._replication: Replication | None = None
+        self._reading: Messages | None = None  # the replication, or what stands before it
+        self._snapshot: PostgresSnapshot | None = None  # the one that is open
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -103,7 +115,7 @@ class PostgresSource:
         with self._address.telling():
             return self._readable(table).table
 
-    def changes(self, after: Position, until: Position | None = None) -> PostgresChanges:
+    def changes(self, after: Position, until: Position | None = None) -> Changes:
         """Those that were read before end here: a slot has one reader."""
         self.close()
         lsn = int(after.at["lsn"])
@@ -111,10 +123,11 @@ class PostgresSource:
         self._check_history(after)
         with self._connected() as connection:
             self._check_slot(connection, lsn)
+            tables = [table.id for table in self._chosen_of(catalog.tables(connection))]
             self._end_former_reader(connection)
-        self._replication = Replication(self._address, self._slot, self._publication, lsn)
-        return PostgresChanges(
-            self._replication,
+        messages = self._open(lsn)
+        changes = PostgresChanges(
+            messages,
             self._define,
             self._chosen,
             self._at,
@@ -123,6 +136,12 @@ class PostgresSource:
             self._definitions.close,
             self._marks,
         )
+        if until is None:
+            return WatchedChanges(changes, self._look, tables)
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.position != until:
+            return changes
+        return CompletedChanges(changes, snapshot)
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:
@@ -133,7 +152,11 @@ class PostgresSource:
                 return self._described(connection, self._tables(connection))
 
         with taken(self._address, self._at, describe) as snapshot:
-            yield snapshot
+            self._snapshot = snapshot
+            try:
+                yield snapshot
+            finally:
+                self._snapshot = None
 
     def settle(self) -> None:
         self._chunks.settle()
@@ -163,9 +186,9 @@ class PostgresSource:
         return None if found is None or found[0] < 0 else int(found[0]) * MEBIBYTE
 
     def close(self) -> None:
-        if self._replication is not None:
-            self._replication.close()
-            self._replication = None
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = self._replication = None
         self._definitions.close()
         self._definitions_now.close()
         self._chunks.close()
@@ -177,6 +200,22 @@ class PostgresSource:
                 self._readiness(connection).remove()
             except psycopg.errors.ObjectInUse as error:
                 raise SlotInUse(self._address.shown, self._slot, " ".join(str(error).split())) from error
+
+    def _open(self, lsn: int) -> Messages:
+        replication = Replication(self._address, self._slot, self._publication, lsn, in_progress=self._is_in_progress)
+        self._replication = replication
+        self._reading = InProgress(replication, self._directory) if self._is_in_progress else replication
+        return self._reading
+
+    def _look(self) -> Catalog:
+        with self._address.telling():
+            connection = self._definitions.connection
+            tables = frozenset(table.id for table in catalog.tables(connection))
+            found = connection.execute(
+                "SELECT pg_current_wal_insert_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+            ).fetchone()
+        assert found is not None
+        return Catalog(tables, lsn_number(found[0]), int(found[1]))
 
     def _end_former_reader(self, connection: Connection) -> None:
         """An older copy of this capture, which was fenced and may not know it yet. A slot has one reader; it is not
@@ -211,6 +250,9 @@ class PostgresSource:
         for identity in self._listed or ():
             if identity not in known:
                 raise TableMissing(str(identity), self._address.shown, [str(each) for each in sorted(known)])
+        return self._chosen_of(listed)
+
+    def _chosen_of(self, listed: Sequence[ListedTable]) -> list[ListedTable]:
         chosen = {table.oid: table for table in listed if self._chosen(table.id)}
         parents = {table.oid: table.parent for table in listed}
         return [table for table in chosen.values() if not _has_ancestor(table.oid, parents, chosen)]
@@ -308,7 +350,7 @@ class PostgresSource:
         return max(0, int(found[0]))
 
 
-def open_source(
+def open_source(  # noqa: PLR0913  # what people choose, by its name
     url: str,
     name: str,
     chosen: Chosen | Iterable[TableId],
@@ -318,9 +360,10 @@ def open_source(
     times: Times = Times.ADAPTIVE,
     slot: str | None = None,
     publication: str | None = None,
+    in_progress: bool | str | Path = False,
 ) -> PostgresSource:
     modes = Modes(decimals, binary, times)
-    return PostgresSource(url, name, chosen, modes=modes, slot=slot, publication=publication)
+    return PostgresSource(url, name, chosen, modes=modes, slot=slot, publication=publication, in_progress=in_progress)
 
 
 def own_name(name: str) -> str:

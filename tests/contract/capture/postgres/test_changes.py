@@ -2,7 +2,9 @@
 
 import pytest
 
-from runnel.capture.events import Began, Change, Ended, Message, Passed, Position, Redefined
+from runnel.capture.events import Began, Change, Ended, Gone, Message, Passed, Position, Redefined
+from runnel.capture.postgres import changes as changes_module
+from runnel.capture.postgres import vanished
 from runnel.capture.postgres.errors import DatabaseUnreachable
 from runnel.capture.tables import UNCHANGED, UNKNOWN
 from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, told, wait_for
@@ -330,3 +332,39 @@ def test_a_server_that_ends_the_stream_is_told_as_unreachable(database: Database
     with pytest.raises(DatabaseUnreachable, match="terminating connection"):
         wait_for(lambda: changes.read(10) is None)
     changes.close()
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE t", "ALTER TABLE t RENAME TO u", "DROP TABLE t; DROP TABLE parted_0"]
+)
+def test_a_table_that_is_gone_is_told_behind_its_last_change(database: Database, monkeypatch, statement: str):
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(changes_module, "PASSED_SECONDS", 0.0)
+    database.run(
+        "CREATE TABLE t(id int PRIMARY KEY)",
+        "CREATE TABLE parted(id int PRIMARY KEY) PARTITION BY LIST (id)",
+        "CREATE TABLE parted_0 PARTITION OF parted FOR VALUES IN (0)",
+    )
+    source = database.source(lambda table: table.schema == database.schema and table.name != "u")
+    changes = source.changes(source.prepare())
+    database.run("INSERT INTO t VALUES (1)", *statement.split("; "))
+    events = []
+    wait_for(lambda: events.extend(changes.read(0.1)) or any(isinstance(event, Gone) for event in events))
+    changes.close()
+    (gone,) = [event for event in events if isinstance(event, Gone)]
+    assert gone.table == database.table("t")
+    assert told(events[: events.index(gone)]) == [("c", None, {"id": 1})]
+    assert isinstance(events[events.index(gone) - 1], (Ended, Passed))
+
+
+def test_a_single_partition_that_is_truncated_is_not_told_by_the_server(database: Database):
+    """What the how-to page says of it; if this fails, a newer server tells it."""
+    database.run(
+        "CREATE TABLE t(id int PRIMARY KEY) PARTITION BY LIST (id)",
+        "CREATE TABLE t_0 PARTITION OF t FOR VALUES IN (0)",
+        "INSERT INTO t VALUES (0)",
+    )
+    source = database.source()
+    start = source.prepare()
+    database.run("TRUNCATE t_0", "INSERT INTO t VALUES (0)")
+    assert told(events_of(source, start)) == [("c", None, {"id": 0})]

@@ -7,6 +7,7 @@ import pytest
 
 from runnel.capture.events import Passed
 from runnel.capture.postgres.errors import SnapshotOutdated
+from runnel.capture.tables import UNCHANGED
 from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, told
 
 pytestmark = pytest.mark.servers
@@ -103,7 +104,16 @@ def test_it_goes_on_behind_any_key(database: Database, columns: str, values: str
             assert rows_of(snapshot, row) == rows[place + 1 :]
 
 
-@pytest.mark.parametrize("statement", ["TRUNCATE t", "ALTER TABLE t ALTER v TYPE text", "TRUNCATE p_1"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE t",
+        "ALTER TABLE t ALTER v TYPE text",
+        "TRUNCATE p_1",
+        "ALTER TABLE t DROP v",
+        "ALTER TABLE t RENAME v TO w",
+    ],
+)
 def test_a_table_that_was_emptied_or_rewritten_since_is_not_read_as_if_nothing_was(database: Database, statement: str):
     database.run("CREATE TABLE t(id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
     database.run("CREATE TABLE p(id int PRIMARY KEY) PARTITION BY LIST (id)", "CREATE TABLE p_1 PARTITION OF p DEFAULT")
@@ -111,7 +121,7 @@ def test_a_table_that_was_emptied_or_rewritten_since_is_not_read_as_if_nothing_w
     source.prepare()
     with source.snapshot() as snapshot:
         database.run(statement)
-        with pytest.raises(SnapshotOutdated, match="was truncated or rewritten since"):
+        with pytest.raises(SnapshotOutdated, match="was truncated, rewritten or redefined since"):
             rows_of(snapshot, name=statement.split()[-1][0] if "p_1" in statement else "t")
     with source.snapshot() as snapshot:
         assert len(rows_of(snapshot)) == (0 if statement == "TRUNCATE t" else 1)
@@ -181,3 +191,35 @@ def test_it_has_a_size_for_people_and_a_source_block(database: Database):
         assert f'"lsn":{snapshot.position.at["lsn"]}' in snapshot.source
         assert snapshot.micros > 0
     assert database.ask("SELECT FROM pg_replication_slots WHERE temporary") == []
+
+
+def test_changes_up_to_it_have_the_large_values_that_the_log_leaves_out(database: Database):
+    large = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 90) i)"
+    database.run(
+        "CREATE TABLE t(id int PRIMARY KEY, v text, n int)",
+        "ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
+        f"INSERT INTO t SELECT i, {large}, 0 FROM generate_series(1, 3) i",
+    )
+    source = database.source()
+    start = source.prepare()
+    database.run("UPDATE t SET id = -1 WHERE id = 1", "UPDATE t SET n = 1 WHERE id = 2")
+    database.run("UPDATE t SET n = 1 WHERE id = 3", "DELETE FROM t WHERE id = 3")
+    ((expected,),) = database.ask("SELECT v FROM t WHERE id = 2")
+    with source.snapshot() as snapshot:
+        database.run("DELETE FROM t")
+        changes = told(events_of(source, start, snapshot.position))
+    values = {row["id"]: row["v"] for op, _, row in changes if op == "u"}
+    assert values == {-1: expected, 2: expected, 3: UNCHANGED}  # the last one is gone: nobody needs it
+    assert {row["v"] for op, _, row in told(events_of(source, start)) if op == "u"} == {UNCHANGED}
+
+
+def test_a_table_that_was_rewritten_since_fills_nothing_in(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v text)", "ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.run("INSERT INTO t SELECT 1, string_agg(md5(i::text), '') FROM generate_series(1, 90) i")
+    source = database.source()
+    start = source.prepare()
+    database.run("UPDATE t SET id = 2")
+    with source.snapshot() as snapshot:
+        database.run("ALTER TABLE t ALTER id TYPE bigint")
+        with pytest.raises(SnapshotOutdated):
+            events_of(source, start, snapshot.position)
