@@ -166,7 +166,11 @@ def class_archive() -> Path:
 
 def compiled(source: Path, classes: Path, part: str = "kafka") -> str:
     """The class path of a program in one file, whose classes are written into a folder, and of what it uses."""
-    classpath = kafka_classpath(part)
+    return compiled_with(kafka_classpath(part), source, classes)
+
+
+def compiled_with(classpath: str, source: Path, classes: Path) -> str:
+    """As `compiled`, with the jars of somebody else."""
     # The compiler is a module of Java: it needs no `javac` on the path, and many a Java without `javac` has it.
     command = [find_java(), *JVM_OPTIONS, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
     jars = os.pathsep.join(map(str, Path(classpath).parent.glob("*.jar")))
@@ -204,11 +208,11 @@ def kafka_classpath(part: str = "kafka") -> str:
     return str(jars / "*")
 
 
-def fetch_jars(jars: Path, pom: Path) -> None:
+def fetch_jars(jars: Path, pom: Path, what: str = f"Apache Kafka {VERSION}") -> None:
     """Fetch under another name first, so that an interrupted download is never taken for a whole one."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaUnavailable("Maven is missing ('mvn' was not found): it fetches Apache Kafka's jars")
+        raise KafkaUnavailable(f"Maven is missing ('mvn' was not found): it fetches the jars of {what}")
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jars.parent, prefix=f"{jars.name}.partial-") as partial:
         fetched = Path(partial) / jars.name
@@ -221,7 +225,7 @@ def fetch_jars(jars: Path, pom: Path) -> None:
             check=False,
         )
         if run.returncode != 0:
-            raise KafkaUnavailable(f"Maven could not fetch Apache Kafka {VERSION}:\n{run.stdout}")
+            raise KafkaUnavailable(f"Maven could not fetch {what}:\n{run.stdout}")
         try:
             fetched.rename(jars)
         except OSError:

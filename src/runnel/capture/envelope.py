@@ -170,7 +170,7 @@ class Envelope:
         source = self._block_of(event.micros, event.source, STREAMING, start, end)
         content = b64encode(event.content).decode()
         told = f'{{"prefix":{quoted(event.prefix)},"content":"{content}"}}'
-        value = f'{{"op":"m",{_times(now)},"source":{source},"message":{told},"transaction":{block(topic)}}}'
+        value = f'{{"op":"m","ts_ms":{now // 1000},"source":{source},"transaction":{block(topic)},"message":{told}}}'
         key = f'{{"prefix":{quoted(event.prefix)}}}'
         if self.schemas:
             key_schema, value_schema = self._message_schemas()
@@ -219,16 +219,11 @@ class Envelope:
 
     def value_schema(self, topic: str, fields: list[Schema]) -> Schema:
         row = {"type": "struct", "fields": fields, "optional": True, "name": f"{topic}.Value"}
-        block = struct(
-            [field("id", "string"), field("total_order", "int64"), field("data_collection_order", "int64")],
-            "event.block",
-            version=1,
-        )
         envelope = [
             {**row, "field": "before"},
             {**row, "field": "after"},
             {**self._source_schema(), "field": "source"},
-            {**block, "optional": True, "field": "transaction"},
+            _BLOCK,
             field("op", "string"),
             *(field(name, "int64", optional=True) for name in ("ts_ms", "ts_us", "ts_ns")),
         ]
@@ -251,7 +246,7 @@ class Envelope:
         to_old: Headers = ((OLD_KEY, old or NULL),)
         out.add(shape.topic, old, self._value(shape, "d", before, None, source, now, block), time, to_new, "d")
         if old is not None and self._tombstones:
-            out.add(shape.topic, old, None, time)
+            out.add(shape.topic, old, None, time, to_new)
         out.add(shape.topic, new, self._value(shape, "c", None, after, source, now, block), time, to_old, "c")
 
     def _known_key(self, shape: Shape, before: Row, after: Row) -> Row:
@@ -312,16 +307,17 @@ class Envelope:
         return struct(fields, f"io.debezium.connector.{self._connector}.Source", version=1)
 
     def _message_schemas(self) -> tuple[Schema, Schema]:
-        key = struct([field("prefix", "string", optional=True)], f"io.debezium.connector.{self._connector}.MessageKey")
-        told = [field("prefix", "string", optional=True), field("content", "bytes", optional=True)]
         name = f"io.debezium.connector.{self._connector}.Message"
+        key = struct([field("prefix", "string", optional=True)], f"{name}Key", version=1)
+        told = [field("prefix", "string", optional=True), field("content", "bytes", optional=True)]
         whole = [
             field("op", "string"),
-            *(field(each, "int64", optional=True) for each in ("ts_ms", "ts_us", "ts_ns")),
+            field("ts_ms", "int64", optional=True),
             {**self._source_schema(), "field": "source"},
-            {**struct(told, name), "field": "message"},
+            _BLOCK,
+            {**struct(told, name, version=1), "field": "message"},
         ]
-        return key, struct(whole, f"io.debezium.connector.{self._connector}.MessageValue")
+        return key, struct(whole, f"{name}Value", version=1)
 
 
 def _filtered(passes: Callable[[Row], bool], change: Change) -> tuple[str, Row | None, Row | None] | None:
@@ -375,6 +371,15 @@ def _times(now: int) -> str:
     return f'"ts_ms":{now // 1000},"ts_us":{now},"ts_ns":{now * 1000}'
 
 
+_BLOCK: Final = {
+    **struct(
+        [field("id", "string"), field("total_order", "int64"), field("data_collection_order", "int64")],
+        "event.block",
+        version=1,
+    ),
+    "optional": True,
+    "field": "transaction",
+}
 _COUNTED: Final = {
     **struct([field("data_collection", "string"), field("event_count", "int64")], "event.collection", version=1),
     "optional": True,

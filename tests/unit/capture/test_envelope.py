@@ -60,7 +60,7 @@ def test_a_changed_key_is_a_delete_and_a_create_that_know_of_each_other():
     moved = (2, "Anne", "anne@example.org")
     assert told(("u", ANNE, moved)) == [
         ('{"id":1}', value(ANNES, "null", "d"), (("__debezium.newkey", '{"id":2}'),)),
-        ('{"id":1}', None, ()),
+        ('{"id":1}', None, (("__debezium.newkey", '{"id":2}'),)),
         ('{"id":2}', value("null", ANNES.replace("1", "2", 1), "c"), (("__debezium.oldkey", '{"id":1}'),)),
     ]
 
