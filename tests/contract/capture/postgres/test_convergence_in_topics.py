@@ -117,7 +117,7 @@ def kill(chance: random.Random, life: Life) -> None:
 @pytest.mark.servers
 @pytest.mark.parametrize("in_progress", [False, True], ids=["whole", "in progress"])
 def test_topics_tell_the_tables_as_they_are_wherever_the_capture_was_killed(database, broker, seed, in_progress):
-    history(database, broker, f"{seed}", kills=3, in_progress=in_progress)
+    history(database, broker, f"{seed}", kills=2, in_progress=in_progress)
 
 
 @pytest.mark.soak
@@ -134,7 +134,7 @@ def test_the_tables_of_a_history_are_all_written_to(database):
     database.run(*(statement for statements in TABLES.values() for statement in statements))
     writer = Writer(database, "1", numbers_of_columns())
     written: Counter[str] = Counter()
-    for _ in range(300):
+    for _ in range(150):
         writer.transact()
         written.update(table for table in TABLES if database.ask(f"SELECT FROM {table} LIMIT 1"))
-    assert all(written[table] > 10 for table in TABLES), written
+    assert all(written[table] > 5 for table in TABLES), written
