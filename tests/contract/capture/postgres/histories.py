@@ -88,6 +88,7 @@ CONFLICTS: Final = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.LockNotAvailable,
     psycopg.errors.UndefinedColumn,
+    psycopg.errors.SerializationFailure,  # a row that went to another partition
 )
 
 
