@@ -18,7 +18,7 @@ from runnel.version import __version__
 if TYPE_CHECKING:
     from runnel.app.app import App
     from runnel.broker.embedded import Broker
-    from runnel.graph import Alert, Avro, Json, Raw, Reading, Text, Writing
+    from runnel.graph import Alert, Avro, Debezium, Json, Raw, Reading, Text, Writing
     from runnel.pipeline.bloom import bloom_filter, might_contain
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "App",
     "Avro",
     "Broker",
+    "Debezium",
     "Json",
     "Raw",
     "Reading",
@@ -42,6 +43,7 @@ HOMES = {
     "App": "runnel.app.app",
     "Avro": "runnel.graph",
     "Broker": "runnel.broker.embedded",
+    "Debezium": "runnel.graph",
     "Json": "runnel.graph",
     "Raw": "runnel.graph",
     "Reading": "runnel.graph",

@@ -7,7 +7,7 @@ from runnel.graph.alert import Alert, AlertRule
 from runnel.graph.derived import Derived, Writing
 from runnel.graph.errors import Cycle, InvalidDeclaration, NameTaken
 from runnel.graph.event_time import RECORD_TIME, EventTime
-from runnel.graph.formats import Avro, Columns, Json, Raw, Text
+from runnel.graph.formats import Avro, Columns, Debezium, Json, Raw, Text
 from runnel.graph.graph import Graph
 from runnel.graph.inputs import CHANGE, METADATA, Input
 from runnel.graph.reading import Reading
@@ -24,6 +24,7 @@ __all__ = [
     "Avro",
     "Columns",
     "Cycle",
+    "Debezium",
     "Derived",
     "EventTime",
     "Graph",

@@ -51,7 +51,7 @@ def event_time(
 
 
 def _check_column(where: str, columns: Columns, time: str) -> None:
-    found = columns.find(time)
+    found = next((each for each in (*columns.fields, *columns.envelope) if each.name == time), None)
     if found is None:
         raise InvalidDeclaration(
             where,

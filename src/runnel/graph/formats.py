@@ -2,19 +2,26 @@
 
 schema="page string, at timestamp"      the same as Json("page string, at timestamp")
 schema=Avro(open("click.avsc").read())  Avro's binary form; its columns are those of the Avro schema
+schema=Debezium("id long, name string") changes of a captured table; its columns are those of the row
 schema=Text()                           one column `value`, a string
 schema=Raw()                            one column `value`, the bytes
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from runnel.graph.avro import NoAvro, read_avro_schema
 from runnel.graph.ddl import NoSchema, read_schema
+from runnel.graph.envelope import ENVELOPE, envelope_fields
 from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.types import Field, Simple
+
+TIME_UNITS = ("ms", "us", "ns")
+DECIMALS = ("precise", "string", "double")  # Debezium's decimal.handling.mode
+BINARIES = ("bytes", "base64", "base64-url-safe", "hex")  # its binary.handling.mode
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,22 @@ class Avro:
 
 
 @dataclass(frozen=True)
+class Debezium:
+    """Debezium's envelope around rows, in JSON, with Kafka Connect's schemas beside the values or without. `schema` are
+    the columns of a row. The others say what records without schemas do not: of which unit a time is that is a number
+    (one for all, or by the name of the column), and Debezium's modes of decimals and of bytes.
+    """
+
+    schema: str
+    time_unit: str | Mapping[str, str] = "us"
+    decimals: str = "precise"
+    binary: str = "bytes"
+
+    def unit_of(self, column: str) -> str:
+        return self.time_unit if isinstance(self.time_unit, str) else self.time_unit.get(column, "us")
+
+
+@dataclass(frozen=True)
 class Text:
     """UTF-8."""
 
@@ -42,7 +65,7 @@ class Raw:
     """Bytes as they are."""
 
 
-Format: TypeAlias = Json | Avro | Text | Raw
+Format: TypeAlias = Json | Avro | Debezium | Text | Raw
 
 
 @dataclass(frozen=True)
@@ -63,6 +86,11 @@ class Columns:
     def ddl(self) -> str:
         return ", ".join(column.ddl for column in self.fields)
 
+    @property
+    def envelope(self) -> tuple[Field, ...]:
+        """What stands around the row, for a stream that asks for metadata."""
+        return envelope_fields(self.fields) if isinstance(self.format, Debezium) else ()
+
 
 VALUE = "value"
 
@@ -76,6 +104,8 @@ def columns_of(schema: object, where: str) -> Columns:
             return _json(schema, where)
         case Avro():
             return _avro(schema, where)
+        case Debezium():
+            return _debezium(schema, where)
         case Text():
             return Columns(schema, (Field(VALUE, Simple("string"), nullable=False),))
         case Raw():
@@ -87,18 +117,22 @@ def columns_of(schema: object, where: str) -> Columns:
         where,
         "schema",
         f"is a {type(schema).__name__}",
-        hint='give columns such as "page string, at timestamp", or Json, Avro, Text or Raw of runnel',
+        hint='give columns such as "page string, at timestamp", or Json, Avro, Debezium, Text or Raw of runnel',
     )
 
 
 def _json(schema: Json, where: str) -> Columns:
+    return Columns(schema, _read(schema.schema, where))
+
+
+def _read(text: str, where: str) -> tuple[Field, ...]:
     try:
-        return Columns(schema, read_schema(schema.schema))
+        return read_schema(text)
     except NoSchema as error:
         raise InvalidDeclaration(
             where,
             "schema",
-            f"{schema.schema!r}: {error}",
+            f"{text!r}: {error}",
             hint='write a name and a type for each column, such as "page string, amount decimal(10,2), at timestamp"',
         ) from None
 
@@ -110,3 +144,25 @@ def _avro(schema: Avro, where: str) -> Columns:
         raise InvalidDeclaration(
             where, "schema", f"is no Avro schema to read by: {error}", hint="give the text of the .avsc file, a record"
         ) from None
+
+
+def _debezium(schema: Debezium, where: str) -> Columns:
+    columns = Columns(schema, _read(schema.schema, where))
+    for name in ENVELOPE:
+        if columns.find(name) is not None:
+            hint = "leave it out: it is what a stream has with metadata, beside the row"
+            raise InvalidDeclaration(where, "schema", f"has a column {name}", hint=hint)
+    units = {"": schema.time_unit} if isinstance(schema.time_unit, str) else schema.time_unit
+    for name, unit in units.items():
+        if name and columns.find(name) is None:
+            hint = f"the columns are {', '.join(columns.names)}"
+            raise InvalidDeclaration(where, "schema.time_unit", f"names {name}, which is no column", hint=hint)
+        _check_word(where, "time_unit", unit, TIME_UNITS)
+    _check_word(where, "decimals", schema.decimals, DECIMALS)
+    _check_word(where, "binary", schema.binary, BINARIES)
+    return columns
+
+
+def _check_word(where: str, argument: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InvalidDeclaration(where, f"schema.{argument}", f"is {given!r}", hint=f"expected {', '.join(known)}")

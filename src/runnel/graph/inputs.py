@@ -26,7 +26,9 @@ class Input:
     metadata: bool = False
 
     def with_metadata(self) -> Input:
-        """Also `_topic`, `_partition`, `_offset`, `_timestamp`, `_key` and `_headers` of each record."""
+        """Also `_topic`, `_partition`, `_offset`, `_timestamp`, `_key` and `_headers` of each record; of a stream of
+        changes, `_op`, `_before`, `_source_time`, `_transaction` and `_unavailable`, too.
+        """
         return replace(self, metadata=True)
 
 

@@ -14,7 +14,7 @@ import fastavro
 
 from runnel.client.producer import About
 from runnel.graph.event_time import RECORD_TIME
-from runnel.graph.formats import Avro, Columns, Json
+from runnel.graph.formats import Avro, Columns, Debezium, Json
 from runnel.graph.graph import Declared
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
@@ -63,6 +63,9 @@ def _value(sent: Sent, noun: Declared) -> bytes | None:
             return _json(columns).encode()
         case Avro() as format:
             return _avro(format, columns, noun)
+        case Debezium():
+            time = round(_time(sent, noun).timestamp() * 1000)
+            return _json({"before": None, "after": columns, "source": {"ts_ms": time}, "op": "c"}).encode()
         case _:
             return _bytes(columns.get("value"))
 

@@ -174,7 +174,7 @@ def test_a_schema_that_does_not_parse(app):
 def test_a_schema_of_another_kind(app):
     assert refused(lambda: app.stream("clicks", schema=3)) == (
         'stream "clicks": schema is a int (give columns such as "page string, at timestamp", '
-        "or Json, Avro, Text or Raw of runnel)"
+        "or Json, Avro, Debezium, Text or Raw of runnel)"
     )
 
 

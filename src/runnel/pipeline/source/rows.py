@@ -2,8 +2,9 @@
 
 A record becomes a row, or it is put aside: rejected, when its value does not fit the schema or its time is missing or
 further ahead of the batch's own time than declared; late, when its time is below the watermark at the start of the
-batch. One on which the body raises, and which is to be left out of the batch, is rejected as well. Every offset that
-holds a record is counted once.
+batch. One on which the body raises, and which is to be left out of the batch, is rejected as well. One that says
+nothing of rows, such as what follows a delete in a captured topic, is in time. Every offset that holds a record is
+counted once.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Rows:
         self._cluster = cluster
         self._range = read
         self._moment = moment
-        self._parser = parser(spec.columns.format, arrow_schema(spec.columns.fields), spec.parsed)
+        self._parser = parser(
+            spec.columns.format, arrow_schema(spec.value_fields), spec.parsed, keyed=spec.key is not None
+        )
         self._metadata = spec.metadata_wanted
         self._left_out = self._to_be_left_out()
         self._decoded = self._columns_to_decode()
@@ -121,6 +124,7 @@ class Rows:
         parsed = self._parser.parse(block.column("value"))
         refused = {rejected.index: (aside.REJECTED, rejected.reason) for rejected in parsed.rejected}
         refused |= {int(index): (aside.REJECTED, "no value") for index in parsed.tombstones}
+        self._in_time += len(parsed.passed)
         kept = parsed.kept
         columns = dict(zip(parsed.rows.schema.names, parsed.rows.columns, strict=True))
         columns |= self._metadata_columns(block, kept)
@@ -224,7 +228,7 @@ class Rows:
 
 
 def column_types(spec: Spec) -> dict[str, pa.DataType]:
-    types = {field.name: field.type for field in arrow_schema(spec.columns.fields)}
+    types = {field.name: field.type for field in arrow_schema(spec.value_fields)}
     return types | METADATA_ARROW | {BEAT: pa.bool_(), CHANGE: pa.string()}
 
 

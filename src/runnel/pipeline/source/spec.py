@@ -11,7 +11,7 @@ from runnel.graph.event_time import RECORD_TIME, EventTime
 from runnel.graph.formats import Columns
 from runnel.graph.inputs import CHANGE, METADATA
 from runnel.graph.reading import Reading
-from runnel.graph.types import quoted
+from runnel.graph.types import Field, quoted
 from runnel.pipeline.source.own_files import OwnFiles
 
 BEAT = "_runnel_beat"  # true in a row that is none: it only lets the watermark go on
@@ -73,19 +73,25 @@ class Spec(OwnFiles):
         if self.changes:
             found[CHANGE] = "string"
         if self.metadata:
-            found |= METADATA_TYPES
+            found |= METADATA_TYPES | {field.name: str(field.type) for field in self._envelope}
         if self.time is not None:
             if self.time.column == RECORD_TIME and RECORD_TIME not in found:
                 found[RECORD_TIME] = METADATA_TYPES[RECORD_TIME]
+            found |= {field.name: str(field.type) for field in self._envelope if field.name == self.time.column}
             found[BEAT] = "boolean"
         return found
+
+    @property
+    def value_fields(self) -> tuple[Field, ...]:
+        """What can be read from a value: the columns of the row, and what is asked for of the envelope around it."""
+        return (*self.columns.fields, *(field for field in self._envelope if field.name in self.all_columns))
 
     @property
     def parsed(self) -> list[str]:
         """The columns that are read from the value: those that the body uses, and the event time. One at least, because
         a value that does not fit must be found. Of a table, all: its rows are kept for later.
         """
-        return [name for name in self.columns.names if self._is_used(name)] or self.columns.names[:1]
+        return [field.name for field in self.value_fields if self._is_used(field.name)] or self.columns.names[:1]
 
     @property
     def metadata_wanted(self) -> list[str]:
@@ -97,6 +103,11 @@ class Spec(OwnFiles):
     def is_wanted(self, name: str) -> bool:
         """Whether the body uses the column."""
         return self.wanted is None or name in self.wanted
+
+    @property
+    def _envelope(self) -> tuple[Field, ...]:
+        """A table has the latest rows, whatever changed them."""
+        return self.columns.envelope if self.key is None else ()
 
     def _is_used(self, name: str) -> bool:
         is_time = self.time is not None and self.time.column == name

@@ -18,6 +18,7 @@ from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.rows import Rows, column_types
 from runnel.pipeline.source.spec import Spec
+from runnel.pipeline.tables.feed import Now
 from runnel.pipeline.tables.keyed_rows import KeyedRows, metadata_columns, value_columns
 from runnel.pipeline.tables.latest import GONE, KEY, RECORD, Latest
 from runnel.pipeline.tables.topic_table import about, directory_of, tables
@@ -27,8 +28,18 @@ from runnel.pipeline.tables.versions import Versions
 def rows_of(spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> Iterable[pa.RecordBatch]:
     """The rows of a range, of whatever kind the input is."""
     if spec.is_static:
-        return KeyedRows(spec, cluster, read, moment)
+        return _records(spec, cluster, read, moment)
     return Changes(spec, cluster, read, moment) if spec.changes else Rows(spec, cluster, read, moment)
+
+
+def _records(spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> Iterator[pa.RecordBatch]:
+    """What a table is told, from the rows on that it had at the start."""
+    schema = pa.schema([*value_columns(spec), *metadata_columns(spec)])
+    versions = Versions(directory_of(spec) / read.name, schema)
+    now = Now(versions.at(read.start) or Latest.empty(schema))
+    for records in KeyedRows(spec, cluster, read, moment, now):
+        yield records
+        now.latest = now.latest.apply(pa.Table.from_batches([records]))
 
 
 class Changes:
@@ -44,27 +55,27 @@ class Changes:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         versions = Versions(directory_of(self._spec) / self._range.name, self._values)
-        latest = versions.at(self._range.start) or self._read_again()
-        for records in tables(KeyedRows(self._spec, self._cluster, self._range, self._moment)):
-            latest, changes = latest.change(records.select([KEY, GONE, *self._values.names]))
+        now = Now(versions.at(self._range.start) or self._read_again())
+        for records in tables(KeyedRows(self._spec, self._cluster, self._range, self._moment, now)):
+            now.latest, changes = now.latest.change(records.select([KEY, GONE, *self._values.names]))
             if changes.num_rows:
                 yield self._arranged(changes, records)
         if self._moment is not None:
-            versions.keep(self._range.end, latest)
+            versions.keep(self._range.end, now.latest)
             versions.forget_before(versions.last_before(self._range.start))  # the batch before may be repeated, too
 
     def _read_again(self) -> Latest:
         """The rows as of the start: none at the beginning of the topic. Where the file was lost, as far as the topic
         still has them.
         """
-        read, latest = self._range, Latest.empty(self._values)
+        read, now = self._range, Now(Latest.empty(self._values))
         place = read.topic, read.partition
         first = positions.earliest(self._cluster, [place])[place]
         if first < read.start:
             before = Range(read.topic, read.partition, first, read.start, read.topic_id)
-            for records in tables(KeyedRows(self._spec, self._cluster, before, None)):
-                latest = latest.apply(records.select([KEY, GONE, *self._values.names]))
-        return latest
+            for records in tables(KeyedRows(self._spec, self._cluster, before, None, now)):
+                now.latest = now.latest.apply(records.select([KEY, GONE, *self._values.names]))
+        return now.latest
 
     def _arranged(self, changes: pa.Table, records: pa.Table) -> pa.RecordBatch:
         """In the order of the schema; metadata is that of the record that changed the row."""

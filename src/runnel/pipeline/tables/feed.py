@@ -11,6 +11,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from runnel.pipeline.tables.latest import Latest
+
+
+@dataclass
+class Now:
+    """The rows as they are by now, while records are gone through: one may leave values as they were."""
+
+    latest: Latest
+
 
 @dataclass(frozen=True)
 class News:
@@ -34,11 +43,11 @@ class Feed(Protocol):
     def schema(self) -> pa.Schema:
         """Of the rows. Files with another one are not read: they are of an older declaration."""
 
-    def news(self, since: int | None, batch: int) -> News:
+    def news(self, since: int | None, batch: int, now: Now) -> News:
         """All that is there by now; `since` is where the last ones ended, None: nothing was read before. Records are
         gone through once, to their end, before the batch's version is kept: what the batch must know of them, such as
-        rejected ones, is on the disk by then.
+        rejected ones, is on the disk by then. Whoever goes through them keeps `now` up to date.
         """
 
-    def again(self, end: int) -> Iterable[pa.Table]:
+    def again(self, end: int, now: Now) -> Iterable[pa.Table]:
         """What was there before `end`, once more, where the files were lost: only the rows count this time."""

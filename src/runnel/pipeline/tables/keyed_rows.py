@@ -3,26 +3,36 @@
 A record without a value deletes the row of its key. A record is rejected when its value does not fit the schema, when
 it has no key, or when a column of the declared key is null. All columns are read, whatever the body uses: a row that is
 kept today may be asked for more tomorrow.
+
+A captured topic's record may not tell all values of its row: those stay as they were. Where there was no row, it is
+rejected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runnel.client.cluster import Cluster
 from runnel.client.columns import HEADERS
 from runnel.pipeline.source import aside
-from runnel.pipeline.source.rows import METADATA_ARROW, Rows
+from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.source.offsets import Range
+from runnel.pipeline.source.rows import METADATA_ARROW, Reasons, Rows
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.source.values import Parsed, arrow_schema
+from runnel.pipeline.tables.feed import Now
 from runnel.pipeline.tables.latest import GONE, KEY, records_schema
 
 STORED_METADATA = {"_offset": pa.int64(), "_timestamp": METADATA_ARROW["_timestamp"], "_headers": HEADERS}
+NO_KEY = aside.REJECTED, "no key"
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Holes: TypeAlias = Mapping[int, frozenset[str]]  # by the place of the record, the columns that it does not tell
 
 
 def value_columns(spec: Spec) -> pa.Schema:
@@ -35,7 +45,13 @@ def metadata_columns(spec: Spec) -> pa.Schema:
 
 
 class KeyedRows(Rows):
-    """Instead of rows: KEY, GONE, the value's columns, and those of the metadata."""
+    """Instead of rows: KEY, GONE, the value's columns, and those of the metadata. `now` has the rows behind all that
+    was given out before.
+    """
+
+    def __init__(self, spec: Spec, cluster: Cluster, read: Range, moment: Moment | None, now: Now) -> None:
+        super().__init__(spec, cluster, read, moment)
+        self._now = now
 
     def _columns_to_decode(self) -> list[str]:
         return [*dict.fromkeys(("value", "key", *super()._columns_to_decode()))]
@@ -43,18 +59,24 @@ class KeyedRows(Rows):
     def _parsed(self, block: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
         parsed = self._parser.parse(block.column("value"))
         refused = {rejected.index: (aside.REJECTED, rejected.reason) for rejected in parsed.rejected}
-        missing = self._missing_keys(parsed)
-        refused |= {int(row): (aside.REJECTED, "no key") for row in np.flatnonzero(np.asarray(block["key"].is_null()))}
-        refused |= {row: why for row, why in missing.items() if row not in refused}
+        passed = {int(row) for row in parsed.passed}
+        self._in_time += len(passed)
+        missing = self._missing_keys(parsed) | {
+            int(row): NO_KEY for row in np.flatnonzero(np.asarray(block["key"].is_null()))
+        }
+        refused |= {row: why for row, why in missing.items() if row not in refused and row not in passed}
         records = self._records(block, parsed)
-        if not refused:
+        if parsed.holes:
+            records, unknown = self._filled(records, parsed.holes, refused.keys() | passed)
+            refused |= unknown
+        if not refused and not passed:
             return records, {}
         going_on: Mask = np.ones(block.num_rows, np.bool_)
-        going_on[list(refused)] = False
+        going_on[[*refused, *passed]] = False
         return records.filter(pa.array(going_on)), refused
 
-    def _missing_keys(self, parsed: Parsed) -> dict[int, tuple[str, str]]:
-        found: dict[int, tuple[str, str]] = {}
+    def _missing_keys(self, parsed: Parsed) -> Reasons:
+        found: Reasons = {}
         for name in self._spec.key or ():
             column = parsed.rows.column(name)
             if column.null_count:
@@ -76,3 +98,51 @@ class KeyedRows(Rows):
         given = dict(zip(rows.schema.names, rows.columns, strict=True)) | about
         given |= {KEY: block.column("key"), GONE: pa.array(gone)}
         return pa.RecordBatch.from_arrays([given[name] for name in schema.names], schema=schema)
+
+    def _filled(
+        self, records: pa.RecordBatch, holes: Holes, without: set[int]
+    ) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
+        """The records with what they do not tell as it was before; and why some cannot be."""
+        before = self._rows_before(records, holes)
+        count, keys = records.num_rows, records.column(KEY).to_pylist()
+        gone = records.column(GONE).to_pylist()
+        sources = {name: np.arange(count) for name in frozenset().union(*holes.values())}
+        last: dict[bytes, int | None] = {}  # where the row of a key is, in this block; None: deleted
+        unknown: dict[int, tuple[str, str]] = {}
+        for place, key in enumerate(keys):
+            if place in without:
+                continue
+            if place in holes:
+                known = last[key] if key in last else before.place(key, count)
+                if known is None:
+                    names = ", ".join(sorted(holes[place]))
+                    unknown[place] = aside.REJECTED, f"field {names}: not told by the database, and no row was known"
+                    continue
+                for name in holes[place]:
+                    sources[name][place] = sources[name][known] if known < count else known
+            last[key] = None if gone[place] else place
+        return before.filled(records, sources), unknown
+
+    def _rows_before(self, records: pa.RecordBatch, holes: Holes) -> _Before:
+        keys = records.column(KEY).take(pa.array(sorted(holes), pa.int64())).drop_null().unique()
+        rows, there = self._now.latest.find(keys)
+        return _Before(dict(zip(keys.to_pylist(), there.tolist(), strict=True)), rows)
+
+
+class _Before:
+    """Rows that were known before a block, of some keys: in the order of `there`, which says whether there is one."""
+
+    def __init__(self, there: Mapping[bytes, bool], rows: pa.Table) -> None:
+        self._places = {key: number for number, (key, is_there) in enumerate(there.items()) if is_there}
+        self._rows = rows
+
+    def place(self, key: bytes, count: int) -> int | None:
+        """Where it stands behind the `count` records of the block."""
+        return count + self._places[key] if key in self._places else None
+
+    def filled(self, records: pa.RecordBatch, sources: Mapping[str, npt.NDArray[np.int64]]) -> pa.RecordBatch:
+        columns = dict(zip(records.schema.names, records.columns, strict=True))
+        for name, source in sources.items():
+            pool = pa.chunked_array([columns[name], *self._rows[name].chunks])
+            columns[name] = pool.take(pa.array(source)).combine_chunks()
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=records.schema)

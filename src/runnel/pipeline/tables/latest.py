@@ -34,6 +34,7 @@ SHARE = 4
 NONE = -1
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def records_schema(rows: pa.Schema) -> pa.Schema:
@@ -63,6 +64,21 @@ class Latest:
         """All of them, with their keys."""
         there = self.delta.filter(pc.invert(self.delta[GONE])).select(self.base.column_names)
         return pa.concat_tables([self._standing(), there])
+
+    def find(self, keys: pa.Array) -> tuple[pa.Table, Mask]:
+        """The rows of some keys, each of which is there once: nulls where there is none, and whether there is one."""
+        names, count = self.schema.names, len(keys)
+        in_delta = _found(pc.index_in(keys, value_set=self.delta[KEY].combine_chunks()))
+        in_base = np.full(count, NONE, np.int64)
+        met = _found(pc.index_in(self.base[KEY], value_set=keys))  # with a few keys in hand: the base is longer
+        rows = np.flatnonzero(met != NONE)
+        in_base[met[rows]] = rows
+        gone = np.asarray(self.delta[GONE].take(_indices(in_delta)).fill_null(False), np.bool_)
+        changed = in_delta != NONE
+        there = np.where(changed, ~gone, in_base != NONE)
+        both = [self.base.select(names).take(_indices(in_base)), self.delta.select(names).take(_indices(in_delta))]
+        places = np.where(there, np.arange(count) + np.where(changed, count, 0), NONE)
+        return pa.concat_tables(both).take(_indices(places)), there
 
     def apply(self, records: pa.Table) -> Latest:
         """Records in their order, with the columns of `records_schema`."""

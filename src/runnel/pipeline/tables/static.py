@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runnel.pipeline.errors import NotInABatch
 from runnel.pipeline.source.moment import batch_of_the_task
-from runnel.pipeline.tables.feed import Feed
+from runnel.pipeline.tables.feed import Feed, Now
 from runnel.pipeline.tables.latest import Latest
 from runnel.pipeline.tables.versions import Span, Versions
 
@@ -59,23 +59,23 @@ def version_of(feed: Feed, directory: Path, batch: int) -> Latest:
 def _made(feed: Feed, versions: Versions, batch: int) -> tuple[Span, Latest | None]:
     """What the batch counts as of; and the rows, unless somebody else was quicker."""
     before = versions.newest_before(batch)
-    news = feed.news(None if before is None else before.end, batch)
-    latest = Latest.empty(feed.schema)
+    now = Now(Latest.empty(feed.schema))
+    news = feed.news(None if before is None else before.end, batch, now)
     is_kept = False
     if before is not None and not news.is_whole:
         known = versions.at(before.end)
-        latest = known or _again(feed, before.end)
+        now.latest = known or _again(feed, before.end)
         is_kept = known is not None and before.end == news.end
     for records in news.records:
-        latest = latest.apply(records)
+        now.latest = now.latest.apply(records)
     if not is_kept:
-        versions.keep(news.end, latest)
+        versions.keep(news.end, now.latest)
     span = versions.claim(batch, Span(news.start, news.end))
-    return span, latest if span.end == news.end else None
+    return span, now.latest if span.end == news.end else None
 
 
 def _again(feed: Feed, end: int) -> Latest:
-    latest = Latest.empty(feed.schema)
-    for records in feed.again(end):
-        latest = latest.apply(records)
-    return latest
+    now = Now(Latest.empty(feed.schema))
+    for records in feed.again(end, now):
+        now.latest = now.latest.apply(records)
+    return now.latest

@@ -19,7 +19,7 @@ from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.rows import column_types
 from runnel.pipeline.source.spec import Spec
-from runnel.pipeline.tables.feed import News
+from runnel.pipeline.tables.feed import News, Now
 from runnel.pipeline.tables.keyed_rows import KeyedRows, metadata_columns, value_columns
 from runnel.pipeline.tables.latest import KEY
 from runnel.pipeline.tables.partitions import Partitions
@@ -82,22 +82,22 @@ class TopicFeed:
     def schema(self) -> pa.Schema:
         return pa.schema([*value_columns(self.spec), *metadata_columns(self.spec)])
 
-    def news(self, since: int | None, batch: int) -> News:
+    def news(self, since: int | None, batch: int, now: Now) -> News:
         place = self.spec.topic, self.partition
         start = positions.earliest(self.cluster, [place])[place] if since is None else since
         end = positions.latest(self.cluster, [place])[place]
         if end < start:
             raise OffsetsGone(*place, start, positions.earliest(self.cluster, [place])[place], end)
-        return News(start, end, self._read(self._range(start, end), batch) if end > start else ())
+        return News(start, end, self._read(self._range(start, end), batch, now) if end > start else ())
 
-    def again(self, end: int) -> Iterable[pa.Table]:
+    def again(self, end: int, now: Now) -> Iterable[pa.Table]:
         place = self.spec.topic, self.partition
         start = positions.earliest(self.cluster, [place])[place]
-        return tables(KeyedRows(self.spec, self.cluster, self._range(start, end), None)) if end > start else ()
+        return tables(KeyedRows(self.spec, self.cluster, self._range(start, end), None, now)) if end > start else ()
 
-    def _read(self, read: Range, batch: int) -> Iterator[pa.Table]:
+    def _read(self, read: Range, batch: int, now: Now) -> Iterator[pa.Table]:
         """What is rejected must be as safe as the version that leaves it out: it is not read again."""
-        yield from tables(KeyedRows(self.spec, self.cluster, read, Moment(batch, 0, 0)))
+        yield from tables(KeyedRows(self.spec, self.cluster, read, Moment(batch, 0, 0), now))
         directory = aside.directory_of(self.spec.path, batch)
         DISK.open(str(aside.path_of(directory, self.spec.number, read))).sync()
         for each in (directory, directory.parent):

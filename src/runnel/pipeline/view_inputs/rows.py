@@ -10,7 +10,7 @@ from pyarrow import types
 
 from runnel.graph.inputs import CHANGE
 from runnel.pipeline.errors import OtherCheckpoint
-from runnel.pipeline.tables.feed import News
+from runnel.pipeline.tables.feed import News, Now
 from runnel.pipeline.tables.latest import GONE, KEY
 from runnel.pipeline.tables.static import version_of
 from runnel.pipeline.view_inputs.shape import returned
@@ -51,7 +51,7 @@ class ViewFeed:
     def schema(self) -> pa.Schema:
         return self._spec.rows
 
-    def news(self, since: int | None, batch: int) -> News:  # noqa: ARG002  # nothing of a view is rejected
+    def news(self, since: int | None, batch: int, now: Now) -> News:  # noqa: ARG002  # a view tells all of its rows
         if since is None:
             return self._all()
         try:
@@ -62,7 +62,7 @@ class ViewFeed:
         changes = changes.filter(pc.not_equal(changes[CHANGE], UPDATE_BEFORE))
         return News(since, end, [self._records(changes, pc.equal(changes[CHANGE], DELETE))])
 
-    def again(self, end: int) -> Iterable[pa.Table]:
+    def again(self, end: int, now: Now) -> Iterable[pa.Table]:  # noqa: ARG002
         what = f"the rows of the view {self._spec.view} as of position {end}, which its last batch has read, are lost"
         raise OtherCheckpoint(self._spec.query, what)
 

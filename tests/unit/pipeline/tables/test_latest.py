@@ -96,3 +96,12 @@ def test_much_that_changed_makes_a_new_base(monkeypatch):
     latest = latest.apply(records(("c", 3)))
     assert (latest.base.num_rows, latest.delta.num_rows, latest.base_name) == (3, 0, None)
     assert held(latest) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_rows_are_found_by_their_keys():
+    latest = based(("a", 1), ("b", 2), ("c", 3)).apply(records(("b", 20), ("c", None), ("d", 4)))
+    rows, there = latest.find(pa.array([b"d", b"c", b"x", b"a", b"b"]))
+    assert rows["n"].to_pylist() == [4, None, None, 1, 20]
+    assert there.tolist() == [True, False, False, True, True]
+    rows, there = Latest.empty(SCHEMA).find(pa.array([b"a"]))
+    assert (rows["n"].to_pylist(), there.tolist()) == ([None], [False])

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from runnel.pipeline.source.values.dialect import PLAIN, Dialect
 from runnel.pipeline.source.values.json_columns import has_maps, reading
 from runnel.pipeline.source.values.json_doubts import bounds_of, doubtful, joined, without_braces
 from runnel.pipeline.source.values.json_shape import shape_of
@@ -60,13 +61,13 @@ class _Disagreement(Exception):
 class JsonParser:
     """Objects, of which each column is a field."""
 
-    def __init__(self, schema: pa.Schema, asked: Sequence[str]) -> None:
+    def __init__(self, schema: pa.Schema, asked: Sequence[str], dialect: Dialect = PLAIN) -> None:
         check_types(schema)
         self.schema = with_unread(schema, asked)
         self._fields = [schema.field(name) for name in asked]
-        self._value = JsonValue(self._fields)
+        self._value = JsonValue(self._fields, dialect)
         self._in_blocks = not any(has_maps(field.type) for field in self._fields)
-        self._reader = _Reader(self._fields)
+        self._reader = _Reader(self._fields, dialect)
         self._shape: str | None = None
         self._broken = False  # the last block had to be sifted, so the next one most likely has to be
 
@@ -178,25 +179,21 @@ class JsonParser:
 class _Reader:
     """Arrow's JSON reader for some columns. It learns whether times are text or numbers."""
 
-    def __init__(self, fields: Sequence[pa.Field]) -> None:
+    def __init__(self, fields: Sequence[pa.Field], dialect: Dialect) -> None:
         self._fields = fields
+        self._dialect = dialect
         self._epochs: frozenset[str] = frozenset()
         self._prepare()
 
     def _prepare(self) -> None:
-        self._readings = [reading(field, self._epochs) for field in self._fields]
+        self._readings = [reading(field, self._epochs, dialect=self._dialect) for field in self._fields]
         names = [field.name for field in self._fields]
         schema = pa.schema(list(zip(names, [each.type for each in self._readings], strict=True)))
         self._options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
     def read(self, text: bytes, count: int) -> tuple[list[pa.Array], Mask | None]:
         """The columns, and which rows do not fit them after all; _Disagreement if there are not `count` rows."""
-        try:
-            table = self._read(text)
-        except _Disagreement as disagreement:
-            if not self._learn(str(disagreement)):
-                raise
-            table = self._read(text)
+        table = self._read_as_it_is(text)
         if table.num_rows != count:
             raise _Disagreement(f"{table.num_rows} rows from {count} values")
         columns: list[pa.Array] = []
@@ -210,6 +207,18 @@ class _Reader:
             unfit = either(unfit, wrong)
         return columns, unfit
 
+    def _read_as_it_is(self, text: bytes) -> pa.Table:
+        """With what is to be learnt of each column on the way, once."""
+        learnt: set[str] = set()
+        while True:
+            try:
+                return self._read(text)
+            except _Disagreement as disagreement:
+                match = CHANGED.search(str(disagreement))
+                if match is None or match[1] in learnt or not self._learn(match[1]):
+                    raise
+                learnt.add(match[1])
+
     def _read(self, text: bytes) -> pa.Table:
         options = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         try:
@@ -218,13 +227,10 @@ class _Reader:
             row = ROW.search(str(error))
             raise _Disagreement(str(error), int(row[1]) if row else None) from error
 
-    def _learn(self, message: str) -> bool:
+    def _learn(self, path: str) -> bool:
         """Whether a column of times is written in the other way than was thought."""
-        match = CHANGED.search(message)
-        if match is None:
-            return False
         before = self._epochs
-        self._epochs = before ^ {match[1]}
+        self._epochs = before ^ {path}
         readings, self._readings = self._readings, []
         self._prepare()
         if [each.type for each in readings] == [each.type for each in self._readings]:

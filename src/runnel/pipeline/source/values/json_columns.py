@@ -7,34 +7,26 @@ whole column; a time that is written as a number is read as one, which the paths
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.pipeline.source.values.dialect import PLAIN, Dialect, Reading
 from runnel.pipeline.source.values.json_value import LATEST_SECOND, bytes_of
 from runnel.pipeline.source.values.schema import TIMESTAMP
 from runnel.pipeline.source.values.times import MICROSECONDS, Converted, dates_of, either, moments_of
-
-Finish: TypeAlias = Callable[[pa.Array], Converted]
-
-
-class Reading(NamedTuple):
-    """What Arrow is asked for, and what turns it into the column; None if it is the column."""
-
-    type: pa.DataType
-    finish: Finish | None = None
 
 
 def has_maps(kind: pa.DataType) -> bool:
     return pa.types.is_map(kind) or any(has_maps(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def reading(field: pa.Field, epochs: Collection[str], path: str = "") -> Reading:
+def reading(field: pa.Field, epochs: Collection[str], path: str = "", dialect: Dialect = PLAIN) -> Reading:
     """`path` is how Arrow's messages name what stands around the field."""
-    return _with_null_check(field, _of_type(field.type, epochs, f"{path}/{field.name}"))
+    inner = dialect.inside(field.name)
+    return _with_null_check(field, _of_type(field.type, epochs, f"{path}/{field.name}", inner))
 
 
 def _with_null_check(field: pa.Field, read: Reading) -> Reading:
@@ -48,12 +40,14 @@ def _with_null_check(field: pa.Field, read: Reading) -> Reading:
     return Reading(read.type, finish)
 
 
-def _of_type(kind: pa.DataType, epochs: Collection[str], path: str) -> Reading:
+def _of_type(kind: pa.DataType, epochs: Collection[str], path: str, dialect: Dialect) -> Reading:
     if pa.types.is_struct(kind):
-        return _struct(kind, [reading(field, epochs, path) for field in kind])
+        return _struct(kind, [reading(field, epochs, path, dialect) for field in kind])
     if pa.types.is_list(kind):
-        element = _with_null_check(kind.value_field, _of_type(kind.value_type, epochs, f"{path}/[]"))
+        element = _with_null_check(kind.value_field, _of_type(kind.value_type, epochs, f"{path}/[]", dialect))
         return _list(kind, element)
+    if (own := dialect.reading(kind, is_number=path in epochs)) is not None:
+        return own
     if pa.types.is_date32(kind):
         return Reading(pa.string(), dates_of)
     if pa.types.is_timestamp(kind):

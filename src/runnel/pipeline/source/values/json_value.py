@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from runnel.pipeline.source.values.dialect import PLAIN, Dialect
 from runnel.pipeline.source.values.parsed import Unfit
 from runnel.pipeline.source.values.plain import text_of
 from runnel.pipeline.source.values.schema import name_of
@@ -57,12 +58,15 @@ _DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant
 class JsonValue:
     """Reads single values into the fields of a schema."""
 
-    def __init__(self, fields: Iterable[pa.Field]) -> None:
-        self._fields = [(field.name, _of_field(field)) for field in fields]
+    def __init__(self, fields: Iterable[pa.Field], dialect: Dialect = PLAIN) -> None:
+        self._fields = [(field.name, _of_field(field, dialect.inside(field.name))) for field in fields]
 
     def row(self, value: bytes) -> list[Any]:
         """What `pa.array` takes for each field; Unfit with the reason if the value is no row."""
-        parsed = parse_object(value)
+        return self.row_of(parse_object(value))
+
+    def row_of(self, parsed: dict[str, Any]) -> list[Any]:
+        """The same, of an object that `parse_object` has read."""
         return [convert(parsed.get(name, MISSING), name) for name, convert in self._fields]
 
 
@@ -125,8 +129,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
-def _of_field(field: pa.Field) -> Convert:
-    convert = _of_type(field.type)
+def _of_field(field: pa.Field, dialect: Dialect) -> Convert:
+    convert = _of_type(field.type, dialect)
 
     def of_field(value: Any, path: str) -> Any:
         if value is None or value is MISSING:
@@ -138,18 +142,18 @@ def _of_field(field: pa.Field) -> Convert:
     return of_field
 
 
-def _of_type(kind: pa.DataType) -> Convert:
+def _of_type(kind: pa.DataType, dialect: Dialect) -> Convert:
     if pa.types.is_struct(kind):
-        return _struct(kind)
+        return _struct(kind, dialect)
     if pa.types.is_list(kind):
-        return _list(kind)
+        return _list(kind, dialect)
     if pa.types.is_map(kind):
-        return _map(kind)
-    return _scalar(kind)
+        return _map(kind, dialect)
+    return _scalar(kind, dialect.reader(kind) or _reader(kind))
 
 
-def _struct(kind: pa.StructType) -> Convert:
-    fields = [(field.name, _of_field(field)) for field in kind]
+def _struct(kind: pa.StructType, dialect: Dialect) -> Convert:
+    fields = [(field.name, _of_field(field, dialect.inside(field.name))) for field in kind]
 
     def struct(value: Any, path: str) -> dict[str, Any]:
         if type(value) is not dict:
@@ -159,8 +163,8 @@ def _struct(kind: pa.StructType) -> Convert:
     return struct
 
 
-def _list(kind: pa.ListType) -> Convert:
-    convert = _of_field(kind.value_field)
+def _list(kind: pa.ListType, dialect: Dialect) -> Convert:
+    convert = _of_field(kind.value_field, dialect)
 
     def elements(value: Any, path: str) -> list[Any]:
         if type(value) is not list:
@@ -170,8 +174,8 @@ def _list(kind: pa.ListType) -> Convert:
     return elements
 
 
-def _map(kind: pa.MapType) -> Convert:
-    convert = _of_field(kind.item_field)
+def _map(kind: pa.MapType, dialect: Dialect) -> Convert:
+    convert = _of_field(kind.item_field, dialect)
 
     def entries(value: Any, path: str) -> list[tuple[str, Any]]:
         if type(value) is not dict:
@@ -181,8 +185,7 @@ def _map(kind: pa.MapType) -> Convert:
     return entries
 
 
-def _scalar(kind: pa.DataType) -> Convert:
-    read = _reader(kind)
+def _scalar(kind: pa.DataType, read: Callable[[Any], Any]) -> Convert:
     name = name_of(kind)
     article = "an" if name.startswith("int") else "a"
 
@@ -204,7 +207,7 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_floating(kind):
         return lambda value: _float(value, kind)
     if pa.types.is_decimal128(kind):
-        return lambda value: _decimal(value, kind.precision, kind.scale)
+        return lambda value: decimal_of(value, kind.precision, kind.scale)
     if pa.types.is_string(kind):
         return lambda value: value if type(value) is str else None
     if pa.types.is_binary(kind):
@@ -227,7 +230,7 @@ def _whole_of(bits: int) -> Callable[[Any], int | None]:
     return whole
 
 
-_LONG = _whole_of(64)
+whole_number = _whole_of(64)
 
 
 def _float(value: Any, kind: pa.DataType) -> Any:
@@ -238,7 +241,7 @@ def _float(value: Any, kind: pa.DataType) -> Any:
     return pa.scalar(str(value)).cast(kind).as_py()  # float(value) would be rounded a second time
 
 
-def _decimal(value: Any, precision: int, scale: int) -> Decimal | None:
+def decimal_of(value: Any, precision: int, scale: int) -> Decimal | None:
     if type(value) not in (Number, str) or not DECIMAL.fullmatch(value):
         return None
     sign, digits, exponent = Decimal(str(value)).as_tuple()
@@ -263,7 +266,7 @@ def bytes_of(text: str) -> bytes | None:
 def _moment(value: Any, *, zoned: bool) -> int | None:
     if type(value) is str:
         return moment_of(value, zoned=zoned)
-    seconds = _LONG(value) if zoned else None
+    seconds = whole_number(value) if zoned else None
     return seconds * MICROSECONDS if seconds is not None and fits_microseconds(seconds) else None
 
 

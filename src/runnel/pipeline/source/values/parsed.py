@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -27,12 +27,17 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """`kept` has the place in the block of each row, or is None when row i is value i throughout."""
+    """`kept` has the place in the block of each row, or is None when row i is value i throughout. `passed` are values
+    that say nothing of rows, and are left out. `holes` are the columns that a value does not tell, by its place: they
+    are null in its row.
+    """
 
     rows: pa.RecordBatch
     kept: Indices | None
     rejected: Sequence[Rejected]
     tombstones: Indices
+    passed: Indices = field(default_factory=lambda: NONE)
+    holes: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def indices(self) -> Indices:
         """The same as `kept`, always as numbers."""
