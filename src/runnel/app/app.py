@@ -12,13 +12,15 @@ Declaring starts nothing: no socket, no JVM, no pyspark. A decorated function st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
+from runnel.app.captured import Captured, selection_of
+from runnel.capture.selection import RowFilter
 from runnel.graph.alert import Alert, AlertRule, rules
 from runnel.graph.body import Function, check_body, checked_inputs
 from runnel.graph.derived import Derived, Writing
-from runnel.graph.errors import InvalidDeclaration
+from runnel.graph.errors import InvalidDeclaration, NameTaken
 from runnel.graph.event_time import EventTime, event_time
 from runnel.graph.formats import Columns, columns_of
 from runnel.graph.graph import Graph
@@ -52,6 +54,7 @@ class App:
         self.name = checked_name(name, "app")
         self.graph = Graph()
         self.alerts: list[AlertRule] = []
+        self.captures: list[Captured] = []
 
     @overload
     def stream(
@@ -146,6 +149,29 @@ class App:
             return view
 
         return declare
+
+    def capture(  # noqa: PLR0913  # what may leave a database is chosen in many ways
+        self,
+        name: str,
+        url: str,
+        *,
+        tables: Sequence[str] = (),
+        prefix: str | None = None,
+        columns: Sequence[str] = (),
+        mask: Sequence[str] = (),
+        hash: Mapping[str, str] | None = None,
+        where: Mapping[str, RowFilter] | None = None,
+        key: Mapping[str, str | Sequence[str]] | None = None,
+    ) -> Captured:
+        """Capture a database while the app runs: its tables, and then every change of them, into topics
+        `<prefix>.<schema>.<table>`. What is returned gives the tables as inputs: `.table(...)` and `.stream(...)`.
+        """
+        if any(each.name == name for each in self.captures):
+            raise NameTaken(f'capture "{name}"', name)
+        selection = selection_of(tables, columns, mask, hash or {}, where or {}, key or {})
+        captured = Captured(self, name, url, selection, prefix)
+        self.captures.append(captured)
+        return captured
 
     def alert(
         self,

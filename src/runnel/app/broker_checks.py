@@ -80,7 +80,8 @@ def served(bootstrap: str, told: Message) -> Finding:
 def nouns(app: App | None) -> list[Stream | Table]:
     """What the outputs of the app read from topics of others."""
     outputs = app.graph.outputs if app is not None else ()
-    written = {output.name for output in outputs}
+    captures = app.captures if app is not None else ()
+    written = {output.name for output in outputs} | {topic for each in captures for topic in each.topics}
     inputs = [each.noun for output in outputs for each in output.inputs]
     found = [each for each in inputs if isinstance(each, Stream | Table)]
     return [each for each in dict.fromkeys(found) if each.reading.topics is None and each.topic not in written]

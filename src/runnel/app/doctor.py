@@ -10,6 +10,7 @@ from pathlib import Path
 
 from runnel.app.app import App
 from runnel.app.broker_checks import broker_checks
+from runnel.app.capture_checks import capture_checks
 from runnel.app.finding import Finding, Mark, told, well
 from runnel.app.loading import load_app
 from runnel.app.machine_checks import machine_checks
@@ -48,6 +49,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
             yield well("app", _declared(app))
         except RunnelError as error:
             yield told("app", error)
+    yield from capture_checks(app)
     kafka = Kafka(patient.bootstrap, patient.settings, PATIENCE)
     try:
         of_broker = list(broker_checks(kafka, app, is_chosen=patient.is_chosen))

@@ -93,6 +93,27 @@ class QueryProgress:
 
 
 @dataclass(frozen=True)
+class CaptureProgress:
+    """One capture: what it does, how many rows of the tables it has read, `percent` of about how many, and by how many
+    seconds what it reads of the changes lies back; None where it is not known.
+    """
+
+    name: str
+    doing: str = "waits for its database"
+    rows: int = 0
+    percent: float | None = None
+    lag: float | None = None
+
+    def __str__(self) -> str:
+        said = [f"capture {self.name} {self.doing}", f"{self.rows:,} rows read"]
+        if self.percent is not None and self.percent < 100:
+            said.append(f"{self.percent:.0f} %")
+        if self.lag is not None:
+            said.append(f"{self.lag:,.1f} s behind")
+        return ", ".join(said)
+
+
+@dataclass(frozen=True)
 class AppProgress:
     """`time` is in milliseconds since 1970, `running` in seconds. `alerts` are those that are on, in words."""
 
@@ -102,6 +123,7 @@ class AppProgress:
     queries: tuple[QueryProgress, ...] = ()
     disk_free: int | None = None
     alerts: tuple[str, ...] = ()
+    captures: tuple[CaptureProgress, ...] = ()
 
 
 class Rate:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from runnel.app.app import App
+from runnel.app.capturing import Captures, capturing, make_topics
 from runnel.app.code import code_of, keep_code
 from runnel.app.handover import Handover
 from runnel.app.observation import observation
@@ -93,6 +94,7 @@ class Runner:
         self._stopping = StopRequest()
         self._kept: dict[str, Kept] = {}
         self._watching: Watching | None = None
+        self._captures: Captures | None = None
         self._known = Known()
         self._codes = {output.name: code_of(output) for output in app.graph.outputs}
         self.queries: list[Query] = []
@@ -108,6 +110,7 @@ class Runner:
             raise DirectoryOwned(str(running.data), _owner(running.data / LOCK))
         try:
             place = place_of(self._app, running)
+            captured = self._app.captures if running.held is None else []  # a test plays what they would write
             self._check_inputs(place.kafka)
             settle_all(place, self._app.graph.outputs, self._stopping.is_set)
             for output in self._app.graph.outputs:
@@ -115,7 +118,12 @@ class Runner:
             check_outputs(place, self._app.graph.outputs)
             names = [output.name for output in self._app.graph.outputs]
             rules = (*self._app.alerts, *running.alerts)
-            with observation(place, names, rules, self._is_troubled, running.metrics) as self._watching:
+            with (
+                capturing(captured, place.kafka) as self._captures,
+                observation(place, names, rules, self._is_troubled, running.metrics) as self._watching,
+            ):
+                if running.until_caught_up:
+                    self._captures.catch_up(self._stopping)
                 self._run(place, when_started)
         finally:
             lock.release()
@@ -127,7 +135,9 @@ class Runner:
     @property
     def progress(self) -> AppProgress | None:
         """How it goes, as of the last second; None before the start."""
-        return None if self._watching is None else self._watching.progress
+        if self._watching is None:
+            return None
+        return replace(self._watching.progress, captures=self._captures.progress if self._captures else ())
 
     def _is_troubled(self, query: str) -> bool:
         return query in self._kept and self._kept[query].is_troubled
@@ -138,6 +148,7 @@ class Runner:
         declared = [each for each in inputs if isinstance(each, Stream | Table) and each.reading.topics is None]
         with kafka.cluster() as cluster:
             cluster.reach()
+            make_topics(self._app.captures, kafka)
             for output in self._app.graph.outputs:  # what is declared over the topic of an output need not wait for it
                 if isinstance(output, Derived) and output.topic in {noun.topic for noun in declared}:
                     kafka.make_topic(output.topic, partitions=output.writing.partitions)
@@ -249,6 +260,8 @@ class Runner:
         while not self._stopping.wait(LOOK_EVERY):
             if (gone := ended(spark)) is not None:
                 raise gone
+            if self._captures is not None:
+                self._captures.look()
             for name, handover in handovers.items():
                 if handover.look():
                     every[name] = Kept(handover.query, until_caught_up=self._running.until_caught_up)
@@ -272,7 +285,12 @@ class Runner:
         return Handover(query, self._codes[query.name], lambda: self._again(spark, query))
 
     def _report(self) -> None:
-        for query in self.progress.queries if self.progress is not None else ():
+        progress = self.progress
+        if progress is None:
+            return
+        for capture in progress.captures:
+            logger.info("%s", capture, extra={"capture": asdict(capture)})
+        for query in progress.queries:
             if query.state is State.RUNS:
                 logger.info("%s: %s", query.name, query, extra={"progress": query.to_object()})
 

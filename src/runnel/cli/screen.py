@@ -1,4 +1,4 @@
-"""One live screen for an app that runs: a line for each query, below it the time of its steps, and the alerts.
+"""One live screen for an app that runs: its captures, a line for each query with the time of its steps, and the alerts.
 
 It is drawn on the terminal that is stderr. Whatever is written to stderr meanwhile, the log and what Java and other
 processes of ours say, goes above it. A narrow terminal shows fewer columns, a low one fewer lines.
@@ -68,7 +68,8 @@ class Picture:
 def lines_of(progress: AppProgress, width: int, height: int) -> list[Text]:
     """No line is wider, and there are no more; one at least."""
     table = _table(progress, width)
-    head = [_head(progress), Text(table[0], "bold")]
+    captures = [Text(printable(str(each))) for each in progress.captures]
+    head = [_head(progress), *captures, Text(table[0], "bold")]
     alerts = [Text(printable(each), "red") for each in progress.alerts]
     rows = [Text(line) for line in table[1:]]
     steps = [Text(f"{GAP}{_steps(query)}", "dim") for query in progress.queries]

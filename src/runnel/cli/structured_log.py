@@ -10,7 +10,7 @@ from typing import Any
 
 from runnel.cli.values import printable
 
-EXTRAS = ("progress", "alert")  # what a message may bring as values, beside its words
+EXTRAS = ("progress", "capture", "alert")  # what a message may bring as values, beside its words
 
 
 class Lines(logging.Formatter):

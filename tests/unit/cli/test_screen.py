@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from runnel.app.progress import AppProgress, QueryProgress, State
+from runnel.app.progress import AppProgress, CaptureProgress, QueryProgress, State
 from runnel.cli.screen import lines_of
 
 QUERIES = (
@@ -51,6 +51,13 @@ def test_a_wide_terminal_shows_all():
         "long_stays         begins       0       -          -     -     0         0       -           -     -",
         "long_stays: too many behind",
     ]
+
+
+def test_captures_stand_above_the_queries():
+    captures = (CaptureProgress("shop", "reads tables", 1_200, 48.0),)
+    assert shown(progress=AppProgress("shop", 0, 65, QUERIES, captures=captures))[1] == (
+        "capture shop reads tables, 1,200 rows read, 48 %"
+    )
 
 
 @pytest.mark.parametrize("width", range(1, 140))

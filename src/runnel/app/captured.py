@@ -1,0 +1,124 @@
+"""A database that an app captures while it runs, and its tables as inputs of the app.
+
+    shop = app.capture("shop", "postgresql://runnel@db.example.org/shop", tables=["customers", "orders"])
+    customers = shop.table("customers", key="id", schema="id long, name string, born date")
+
+Declaring starts nothing: the database is looked for when the app runs. No text of it has the address's password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from runnel.capture.opening import check_name
+from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
+from runnel.capture.tables import TableId
+from runnel.graph.errors import InvalidDeclaration
+from runnel.graph.formats import Debezium
+from runnel.graph.stream import Stream
+from runnel.graph.table import Table
+from runnel.views.addresses import shown
+
+if TYPE_CHECKING:
+    from runnel.app.app import App
+
+SQLITE = "sqlite"
+SCHEMAS = {SQLITE: "main", "postgresql": "public", "postgres": "public"}
+OF_DATABASE = ("mariadb", "mysql")  # a schema is what others call a database
+
+
+def selection_of(
+    tables: Iterable[str],
+    columns: Iterable[str],
+    mask: Iterable[str],
+    hash: Mapping[str, str],
+    where: Mapping[str, RowFilter],
+    key: Mapping[str, str | Sequence[str]],
+) -> Selection:
+    """Tables by name or by an expression for `schema.table`; columns as TABLE.COLUMN, or with the schema before."""
+    hidden: dict[str, Hiding] = {_column(each): Masked() for each in mask}
+    hidden |= {_column(each): Hashed(salt) for each, salt in hash.items()}
+    return Selection(
+        tables=[_table(each) for each in tables],
+        columns=[_column(each) for each in columns],
+        hidden=hidden,
+        keys={_table(each): [names] if isinstance(names, str) else list(names) for each, names in key.items()},
+        rows={_table(each): passes for each, passes in where.items()},
+    )
+
+
+class Captured:
+    """`topics` are those of its tables that the app reads."""
+
+    def __init__(self, app: App, name: str, url: str, selection: Selection, prefix: str | None) -> None:
+        self.where = f'capture "{name}"'
+        check_name("name", name)
+        check_name("prefix", prefix or name)
+        if not isinstance(url, str) or not url:
+            hint = "give an address such as sqlite:shop.sqlite or postgresql://USER@HOST/DATABASE"
+            raise InvalidDeclaration(self.where, "url", f"is {type(url).__name__} and no address", hint=hint)
+        self.name = name
+        self.url = url
+        self.prefix = prefix or name
+        self.selection = selection
+        self.topics: set[str] = set()
+        self._app = app
+
+    def table(self, name: str, *, key: str | list[str], schema: object, **how: Any) -> Table:
+        """A table of the database as a table of the app. `name` is the table's, or `schema.table`; the rest is as of
+        `app.table`.
+        """
+        return self._app.table(self._topic(name), key=key, schema=self._format(schema), **how)
+
+    def stream(self, name: str, *, schema: object, **how: Any) -> Stream:
+        """Its changes as a stream of the app. The rest is as of `app.stream`; `time="_source_time"` is when a change
+        was committed.
+        """
+        return self._app.stream(self._topic(name), schema=self._format(schema), **how)
+
+    @property
+    def address(self) -> str:
+        """For people."""
+        return shown(self.url)
+
+    def __repr__(self) -> str:
+        return f"{self.where} of {self.address}"
+
+    def _topic(self, name: str) -> str:
+        schema, _, table = name.rpartition(".")
+        found = TableId(schema or self._schema(), table)
+        if not self.selection.has(found):
+            hint = f"name it in tables=[...], which has {', '.join(self.selection.tables)}"
+            raise InvalidDeclaration(self.where, "table", f"{name!r} is none that it captures", hint=hint)
+        topic = f"{self.prefix}.{found}"
+        self.topics.add(topic)
+        return topic
+
+    def _schema(self) -> str:
+        if self._scheme in OF_DATABASE:
+            return urlsplit(self.url).path.strip("/")
+        return SCHEMAS.get(self._scheme, SCHEMAS[SQLITE])
+
+    @property
+    def _scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+    def _format(self, schema: object) -> object:
+        """As the captures write values: SQLite's as they are, the others' as Debezium does."""
+        if not isinstance(schema, str):
+            return schema
+        if self._scheme in OF_DATABASE:
+            return Debezium(schema, time_unit="ms")
+        is_plain = self._scheme not in SCHEMAS or self._scheme == SQLITE
+        return Debezium(schema, decimals="string" if is_plain else "precise")
+
+
+def _table(given: str) -> str:
+    """A name without a schema is one of any."""
+    return given if "." in given else rf".*\.{given}"
+
+
+def _column(given: str) -> str:
+    return given if given.count(".") > 1 else rf".*\.{given}"

@@ -1,0 +1,248 @@
+"""The captures of an app at work: each in a thread, from before the queries begin until after they have ended.
+
+A thread and not a process: a row filter is a function of the app's own, and what goes wrong is the app's to tell. What
+passes by itself, a database or a broker that is away, is waited for; everything else ends the app. A capture is fenced
+and exactly once whoever runs it, so an app that is killed goes on where its captures were.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from runnel.app.captured import Captured
+from runnel.app.progress import CaptureProgress
+from runnel.capture.capture import Capture
+from runnel.capture.envelope import Envelope
+from runnel.capture.events import Event, Position
+from runnel.capture.opening import open_source
+from runnel.capture.publisher import TOPIC_CONFIGS, Publisher, admin_of
+from runnel.capture.source import Changes, Source
+from runnel.client.cluster import Cluster
+from runnel.errors import Permanent, RunnelError, Transient
+from runnel.pipeline.kafka import Kafka
+from runnel.stop_request import StopRequest
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds before a database is looked for again
+LOOK_EVERY = 0.1  # seconds, whether all are caught up
+
+
+class CaptureFailed(Permanent):
+    def __init__(self, name: str, what: str, *, hint: str) -> None:
+        super().__init__(f'capture "{name}" has stopped: {what}', hint=hint)
+        self.name = name
+
+
+class Captures:
+    """All of an app."""
+
+    def __init__(self, captured: Iterable[Captured], kafka: Kafka) -> None:
+        self._every = [Capturing(each, kafka) for each in captured]
+
+    @property
+    def progress(self) -> tuple[CaptureProgress, ...]:
+        return tuple(each.progress for each in self._every)
+
+    def start(self) -> None:
+        """What is wrong with a database for good is told at once."""
+        for each in self._every:
+            each.open()
+        for each in self._every:
+            each.start()
+
+    def look(self) -> None:
+        """CaptureFailed, if one has ended by itself."""
+        for each in self._every:
+            each.look()
+
+    def catch_up(self, stopping: StopRequest) -> None:
+        """Return when all that was in the databases is in the topics; they have ended then."""
+        while not all(each.is_caught_up for each in self._every):
+            self.look()
+            if stopping.wait(LOOK_EVERY):
+                return
+        self.stop()
+
+    def stop(self) -> None:
+        for each in self._every:
+            each.stop()
+        for each in self._every:
+            each.join()
+
+
+def make_topics(captured: Iterable[Captured], kafka: Kafka) -> None:
+    """Those that the app reads: a capture makes the topic of an empty table with its first row, and nobody waits."""
+    for each in captured:
+        for topic in sorted(each.topics):
+            kafka.make_topic(topic, configs=TOPIC_CONFIGS)
+
+
+@contextmanager
+def capturing(captured: Sequence[Captured], kafka: Kafka) -> Iterator[Captures]:
+    """They run inside of the block."""
+    captures = Captures(captured, kafka)
+    try:
+        captures.start()
+        yield captures
+    finally:
+        captures.stop()
+
+
+class Capturing:
+    """One."""
+
+    def __init__(self, captured: Captured, kafka: Kafka) -> None:
+        self._captured = captured
+        self._kafka = kafka
+        self._source: WatchedSource | None = None
+        self._capture: Capture | None = None
+        self._cluster: Cluster | None = None
+        self._failure: Exception | None = None
+        self._is_closed = False
+        self._stopping = StopRequest()
+        self._thread = threading.Thread(target=self._keep, name=f"runnel-capture-{captured.name}", daemon=True)
+
+    @property
+    def is_caught_up(self) -> bool:
+        source, capture = self._source, self._capture
+        return source is not None and source.is_caught_up and capture is not None and capture.state.is_complete
+
+    @property
+    def progress(self) -> CaptureProgress:
+        source, capture = self._source, self._capture
+        name = self._captured.name
+        if source is None or capture is None:
+            return CaptureProgress(name)
+        rows = capture.progress
+        is_streaming = capture.is_streaming.is_set()
+        percent = 100.0 if is_streaming else rows.percent if rows.estimate else None
+        return CaptureProgress(
+            name, "reads changes" if is_streaming else "reads tables", rows.read, percent, source.lag
+        )
+
+    def open(self) -> None:
+        """Look for the database. One that is away for a while is waited for by the thread."""
+        try:
+            self._source = self._opened()
+        except Transient as error:
+            logger.warning("%s waits, and goes on by itself: %s", self._captured.where, error)
+        except RunnelError as error:
+            raise CaptureFailed(self._captured.name, error.what, hint=error.hint) from None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self) -> None:
+        match self._failure:
+            case None:
+                return
+            case RunnelError() as error:
+                raise CaptureFailed(self._captured.name, error.what, hint=error.hint) from error
+            case error:
+                raise error
+
+    def stop(self) -> None:
+        """After what it is at, which does not wait for a broker that is away."""
+        self._stopping.set()
+        if self._capture is not None:
+            self._capture.stop()
+        if self._cluster is not None:
+            self._cluster.hurry()
+
+    def join(self) -> None:
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._source is not None and not self._is_closed:
+            self._is_closed = True
+            self._source.close()
+
+    # --- in the thread
+
+    def _keep(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                self._work()
+                return
+            except Transient as error:
+                logger.debug("%s still waits: %s", self._captured.where, error)
+                self._stopping.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            except Exception as error:  # the app's own thread tells it
+                if not self._stopping.is_set():
+                    self._failure = error
+                return
+
+    def _work(self) -> None:
+        captured, kafka = self._captured, self._kafka
+        if self._source is None:
+            self._source = self._opened()
+        source = cast(Source, self._source)
+        with kafka.cluster() as cluster:
+            self._cluster = cluster
+            publisher = Publisher(cluster, captured.name, lambda: admin_of(kafka.bootstrap, kafka.settings))
+            envelope = Envelope(captured.prefix, source, captured.selection)
+            self._capture = Capture(captured.name, source, publisher, envelope)
+            if not self._stopping.is_set():  # whoever stops now finds it
+                self._capture.run()
+
+    def _opened(self) -> WatchedSource:
+        captured = self._captured
+        return WatchedSource(open_source(captured.url, captured.name, captured.selection))
+
+
+class WatchedSource:
+    """A source, and how far the reading of its changes is behind: `lag` in seconds, None before it begins."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._began = time.time()
+        self._told: float | None = None  # when the last change that was read was committed
+        self.is_caught_up = False
+        self._is_idle = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def changes(self, after: Position, until: Position | None = None) -> Changes:
+        changes = self._source.changes(after, until)
+        return changes if until is not None else cast(Changes, WatchedChanges(changes, self))
+
+    @property
+    def lag(self) -> float | None:
+        if self._is_idle:
+            return 0.0
+        return None if self._told is None else max(0.0, time.time() - self._told)
+
+    def before_reading(self) -> None:
+        """All that was read before is in the topics."""
+        if self._is_idle or (self._told is not None and self._told >= self._began):
+            self.is_caught_up = True
+
+    def after_reading(self, events: Sequence[Event], seconds: float) -> None:
+        micros = next((each.micros for each in reversed(events) if hasattr(each, "micros")), None)
+        if micros is not None:
+            self._told, self._is_idle = micros / 1_000_000, False
+        elif seconds > 0:
+            self._is_idle = True
+
+
+class WatchedChanges:
+    def __init__(self, changes: Changes, source: WatchedSource) -> None:
+        self._changes = changes
+        self._watched = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._changes, name)
+
+    def read(self, seconds: float) -> Sequence[Event]:
+        self._watched.before_reading()
+        events = self._changes.read(seconds)
+        self._watched.after_reading(events, seconds)
+        return events

@@ -1,0 +1,187 @@
+"""The captures of an app at work, without Spark."""
+
+import itertools
+import json
+import sqlite3
+import threading
+
+import pytest
+
+from runnel import App, Broker
+from runnel.app.broker_checks import nouns
+from runnel.app.capture_checks import capture_checks
+from runnel.app.capturing import CaptureFailed, Captures, capturing, make_topics
+from runnel.app.finding import Mark
+from runnel.app.progress import CaptureProgress
+from runnel.app.runner import Runner, Running
+from runnel.capture.errors import DatabaseBusy
+from runnel.capture.sqlite import SqliteSource
+from runnel.client import Admin, Consumer
+from runnel.pipeline.errors import JavaMissing
+from runnel.pipeline.kafka import Kafka
+from runnel.stop_request import StopRequest
+from tests.pipeline.waiting import wait_until
+
+NUMBERS = itertools.count()
+SETTINGS = {"auto.create.topics.enable": False}
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(settings=SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def database(tmp_path):
+    path = tmp_path / "shop.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO customers VALUES (1, 'Anne'), (2, 'Bob')")
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def write(database):
+    connection = sqlite3.connect(database, isolation_level=None)
+    yield connection.execute
+    connection.close()
+
+
+@pytest.fixture
+def name():
+    return f"shop-{next(NUMBERS)}"
+
+
+def app_of(database, name="shop"):
+    app = App("shop")
+    captured = app.capture(name, f"sqlite:{database}", tables=["customers"], prefix=name)
+    customers = captured.table("customers", key="id", schema="id long, name string")
+    app.view(customers.changes(), key="id", name="copy")(lambda changes: changes)
+    return app
+
+
+def told(broker, topic):
+    with Consumer(broker.bootstrap, topic) as records:
+        values = [json.loads(record.value) for record in records if record.value is not None]
+    return [(value["op"], (value["after"] or value["before"])["name"]) for value in values]
+
+
+def test_they_write_until_the_block_ends(broker, database, write, name):
+    app = app_of(database, name)
+    kafka = Kafka(broker.bootstrap)
+    make_topics(app.captures, kafka)
+    with capturing(app.captures, kafka) as captures:
+        wait_until(lambda: captures.progress[0].doing == "reads changes" and captures.progress[0].lag is not None)
+        write("UPDATE customers SET name = 'Anna' WHERE id = 1")
+        wait_until(lambda: len(told(broker, f"{name}.main.customers")) == 3)
+        captures.look()
+        assert captures.progress[0].rows == 2
+    assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob"), ("u", "Anna")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("runnel-capture")]
+
+
+def test_they_end_when_all_that_was_there_is_in_the_topics(broker, database, write, name):
+    app = app_of(database, name)
+    for change in ("Anna", "Anni"):
+        with capturing(app.captures, Kafka(broker.bootstrap)) as captures:
+            captures.catch_up(StopRequest())
+            write(f"UPDATE customers SET name = '{change}' WHERE id = 1")
+    expected = [("r", "Anne"), ("r", "Bob"), ("u", "Anna")]
+    assert told(broker, f"{name}.main.customers") == expected  # the last change was written behind the end
+
+
+def test_the_topic_of_an_empty_table_is_there_and_keeps_everything(broker, database, write, name):
+    write("DELETE FROM customers")
+    make_topics(app_of(database, name).captures, Kafka(broker.bootstrap))
+    topic = f"{name}.main.customers"
+    with Admin(broker.bootstrap) as admin:
+        configs = {each.name: each.value for each in admin.configs([topic])[topic]}
+    assert (configs["cleanup.policy"], configs["retention.ms"]) == ("delete", "-1")
+
+
+def test_a_database_that_is_missing_ends_the_app_before_spark_starts(broker, tmp_path, name):
+    app = app_of(tmp_path / "nowhere.sqlite", name)
+    with pytest.raises(CaptureFailed, match=f'capture "{name}" has stopped: there is no database') as failed:
+        Runner(app, Running(broker.bootstrap, tmp_path / "data")).run()
+    assert failed.value.hint == "give the path of a file that is there"
+
+
+def test_a_capture_that_fails_later_is_told(broker, database, name, monkeypatch):
+    app = app_of(database, name)
+
+    def prepare(_):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(SqliteSource, "prepare", prepare)
+    with capturing(app.captures, Kafka(broker.bootstrap)) as captures, pytest.raises(ValueError, match="a defect"):
+        wait_until(lambda: captures.look() is not None)
+
+
+def test_a_database_that_is_busy_is_waited_for(broker, database, name, monkeypatch, caplog):
+    """The first look finds it locked."""
+    tries = []
+    original = SqliteSource.tables
+
+    def locked(source):
+        tries.append(source)
+        if len(tries) == 1:
+            raise DatabaseBusy(str(database), 60)
+        return original(source)
+
+    monkeypatch.setattr(SqliteSource, "tables", locked)
+    with capturing(app_of(database, name).captures, Kafka(broker.bootstrap)) as captures:
+        captures.catch_up(StopRequest())
+    assert "waits, and goes on by itself" in caplog.text
+    assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob")]
+
+
+def test_a_run_that_ends_captures_first(broker, database, tmp_path, name, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(JavaMissing):
+        Runner(app_of(database, name), Running(broker.bootstrap, tmp_path / "data", until_caught_up=True)).run()
+    assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob")]
+
+
+def test_a_test_that_plays_rows_needs_no_database(broker, tmp_path, name, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    held = tmp_path / "held"
+    held.mkdir()
+    with pytest.raises(JavaMissing):
+        Runner(app_of(tmp_path / "nowhere.sqlite", name), Running(broker.bootstrap, tmp_path / "data", held=held)).run()
+
+
+def test_the_doctor_looks_for_the_database(database, tmp_path):
+    (well,) = capture_checks(app_of(database))
+    assert (well.mark, well.what, well.found) == (
+        Mark.WELL,
+        'capture "shop"',
+        f"sqlite:{database} answers: main.customers",
+    )
+    (wrong,) = capture_checks(app_of(tmp_path / "nowhere.sqlite"))
+    assert (wrong.mark, wrong.hint) == (Mark.WRONG, "give the path of a file that is there")
+    assert list(capture_checks(None)) == []
+    connection = sqlite3.connect(database)
+    assert connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall() == []
+    connection.close()
+
+
+def test_the_doctor_does_not_miss_a_topic_that_the_capture_makes(database):
+    assert nouns(app_of(database)) == []
+
+
+def test_progress_in_words():
+    assert str(CaptureProgress("shop")) == "capture shop waits for its database, 0 rows read"
+    reading = CaptureProgress("shop", "reads tables", 1_200, 48.4)
+    assert str(reading) == "capture shop reads tables, 1,200 rows read, 48 %"
+    streaming = CaptureProgress("shop", "reads changes", 2_500, 100.0, 0.25)
+    assert str(streaming) == "capture shop reads changes, 2,500 rows read, 0.2 s behind"
+
+
+def test_no_captures_are_no_trouble(broker):
+    captures = Captures([], Kafka(broker.bootstrap))
+    captures.start()
+    captures.catch_up(StopRequest())
+    assert captures.progress == ()
