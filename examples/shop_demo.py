@@ -1,15 +1,18 @@
 """A small shop on Spark is killed while it works, and its sums add up: `make demo`.
 
-The app is `shop.py`: two views, and a stream that joins two others. It runs in a process of its own, against a broker
-of ours, and shows its own live screen. This process makes the shop's traffic (`shop_traffic.py`), kills the app with
+The app is `shop.py`: two views, a stream that joins two others, and a view of the customers, who are captured from a
+database of SQLite's. It runs in a process of its own, against a broker of ours, and shows its own live screen. This
+process makes the shop's traffic (`shop_traffic.py`), changes its customers (`shop_customers.py`), kills the app with
 SIGKILL, and starts it again. In the end it holds every output against DuckDB's answer over the same log
-(`shop_answers.py`): what was counted, what was late and what was broken must be every record, once.
+(`shop_answers.py`): what was counted, what was late and what was broken must be every record, once. The view of the
+customers must be what the database has.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import shutil
 import signal
@@ -29,6 +32,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 from shop_answers import Rows, answer, is_whole, moment, row
+from shop_customers import Customers
 from shop_traffic import CLICKS, ORDERS, PARTITIONS, PAYMENTS, Traffic
 
 import runnel
@@ -41,6 +45,7 @@ from runnel.views.errors import NotSeen, UnknownView
 
 APP = Path(__file__).with_name("shop.py")
 CLICKS_VIEW, STREAM, INCOME_VIEW = "clicks_per_minute", "paid_orders", "income_per_minute"
+CUSTOMERS_VIEW, COUNTRY = "norwegian_customers", "NO"
 INPUTS = {CLICKS_VIEW: (CLICKS,), STREAM: (ORDERS, PAYMENTS), INCOME_VIEW: (STREAM,)}
 COLUMNS = {
     CLICKS_VIEW: ("window_start", "page", "count"),
@@ -84,6 +89,7 @@ class Demo:
     broker: BrokerProcess
     app: AppProcess
     traffic: Traffic
+    customers: Customers
     history: int
     seconds: float
     live: int
@@ -98,9 +104,11 @@ class Demo:
             for topic, partitions in PARTITIONS.items():
                 admin.create(topic, partitions=partitions)
         self.traffic.send_history(self.history)
+        self.customers.make()
         self.begin("Spark starts, reads what is there, and goes on with what comes in")
         self.app.start()
         self.traffic.start()
+        self.customers.start()
         self.wait_for_clicks(self.history * 9 // 10)
         self.pass_time(self.seconds)
         self.app.kill()
@@ -112,6 +120,7 @@ class Demo:
             self.keep_running()
             return
         last = self.traffic.finish()
+        self.customers.finish()
         self.begin("no more traffic; the app reads the rest, and stops")
         self.wait_until_read(last)
         if (code := self.app.stop()) != 0:
@@ -128,6 +137,9 @@ class Demo:
                 self.broken.append(f"{sent:,} records were sent to {topic}, and it has {found:,}")
         for query in INPUTS:
             self.check_query(query)
+        found, right = self.customers_found(), self.customers.of_country(COUNTRY)
+        self.broken += [f"{CUSTOMERS_VIEW} has {row}, which the database has not" for row in sorted(found - right)]
+        self.broken += [f"{CUSTOMERS_VIEW} lacks {row}" for row in sorted(right - found)]
 
     def check_query(self, query: str) -> None:
         log = {Place(each.topic, each.partition, each.offset): each.value for each in self.read(*INPUTS[query])}
@@ -168,6 +180,9 @@ class Demo:
             except UnknownView:  # not made yet
                 return []
 
+    def customers_found(self) -> set[tuple[int, str, str]]:
+        return {(row["id"], row["name"], row["country"]) for row in self.view(CUSTOMERS_VIEW)}
+
     def clicks_counted(self) -> int:
         return sum(row["count"] for row in self.view(CLICKS_VIEW))
 
@@ -188,6 +203,7 @@ class Demo:
         others = [token for token in tokens if token.topic != CLICKS]
         with runnel.views(self.app.data, bootstrap=self.broker.bootstrap) as views:
             self.wait(lambda: has_seen(views[CLICKS_VIEW], clicks) and has_seen(views[INCOME_VIEW], others))
+        self.wait(lambda: self.customers_found() == self.customers.of_country(COUNTRY))
 
     def begin(self, doing: str) -> None:
         self.doing = doing
@@ -279,7 +295,8 @@ def sums_table(demo: Demo) -> Table:
 
 
 INTRODUCTION = """The app examples/shop.py on Spark: clicks are counted per minute and page,
-orders are joined with their payments, and what is paid is counted, too.
+orders are joined with their payments, and what is paid is counted, too. The
+customers of one country are kept as they change in a database of SQLite's.
 Stragglers and broken records come in as well. The app is killed with SIGKILL
 in the middle of it, and started again.
 """
@@ -288,8 +305,9 @@ in the middle of it, and started again.
 def summary(demo: Demo) -> str:
     return f"""
 [bold green]{demo.traffic.sent.total():,} records, each of them once: counted, late or rejected.[/]
-Both views and the stream equal DuckDB's answers over the same log, though the
-app was killed while it wrote them.
+Two views and the stream equal DuckDB's answers over the same log, and the view
+of customers equals the database after {demo.customers.changes:,} changes of it, though the app was
+killed while it wrote them.
 
 Read on: examples/shop.py, docs/tutorial/first-app.md"""
 
@@ -299,6 +317,7 @@ def how_to_look(demo: Demo) -> str:
     return f"""It goes on until Ctrl-C. Look at it from another terminal:
 
   .venv/bin/runnel view {INCOME_VIEW} --views {data} --watch
+  .venv/bin/runnel view {CUSTOMERS_VIEW} --views {data} --watch
   .venv/bin/runnel groups list --bootstrap {bootstrap}
   .venv/bin/runnel consume {STREAM} --bootstrap {bootstrap} --follow
 """
@@ -348,6 +367,8 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # whoever closes the terminal leaves nothing running
     folder = Path(tempfile.mkdtemp(prefix="runnel-demo-"))
+    customers = Customers(folder / "shop.sqlite")
+    os.environ["SHOP_DATABASE"] = f"sqlite:{customers.path}"
     with BrokerProcess(folder) as broker:
         broker.start()
         with AppProcess(APP, broker.bootstrap, folder, has_screen=console.is_terminal) as app:
@@ -357,7 +378,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if not app.shows_screen:  # else it would be written into the screen
                     console.print(doing)
 
-            demo = Demo(broker, app, traffic, options.history, options.seconds, options.live, tell)
+            demo = Demo(broker, app, traffic, customers, options.history, options.seconds, options.live, tell)
             if options.keep:
                 console.print(how_to_look(demo))
             try:

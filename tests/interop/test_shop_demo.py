@@ -46,9 +46,21 @@ class Sent:
     sent: Counter[str]
 
 
+@dataclass
+class Known:
+    """Customers, as a database has them."""
+
+    rows: set[tuple[int, str, str]]
+
+    def of_country(self, country):
+        return {row for row in self.rows if row[2] == country}
+
+
 @pytest.fixture
 def demo(monkeypatch):
-    """Three clicks: one in time, one late, one broken; an order that is paid, and its payment. All is right."""
+    """Three clicks: one in time, one late, one broken; an order that is paid, and its payment; two customers. All is
+    right.
+    """
     monkeypatch.syspath_prepend(str(DEMO.parent))
     import shop_demo  # noqa: PLC0415
 
@@ -68,7 +80,8 @@ def demo(monkeypatch):
     late = record("clicks", click | {"at": "2026-01-01T11:00:00+00:00"}, 0, 1)
     broken = Record("clicks", in_time.value[:20], 1, 0)
     order = {"order_id": 1, "customer_id": 7, "product": "tea", "cents": 250}
-    told = Told(None, None, Sent(Counter(clicks=3, orders=1, payments=1)), 0, 0, 0, lambda _: None)
+    customers = Known({(1, "Anne", "NO"), (2, "Bjarne", "SE")})
+    told = Told(None, None, Sent(Counter(clicks=3, orders=1, payments=1)), customers, 0, 0, 0, lambda _: None)
     told.topics = {
         "clicks": [in_time, late, broken],
         "clicks.rejected": [put_aside(broken, shop_demo.CLICKS_VIEW)],
@@ -80,6 +93,7 @@ def demo(monkeypatch):
     told.views = {
         "clicks_per_minute": [{"window_start": NOON, "page": "tea", "count": 1}],
         "income_per_minute": [{"window_start": NOON, "product": "tea", "orders": 1, "cents": 250}],
+        "norwegian_customers": [{"id": 1, "name": "Anne", "country": "NO"}],
     }
     return told
 
@@ -153,3 +167,15 @@ def test_the_check_notices_a_click_that_the_log_has_lost(demo):
     demo.traffic.sent["clicks"] = 4
     demo.check()
     assert any("4 records were sent to clicks, and it has 3" in each for each in demo.broken)
+
+
+def test_the_check_notices_a_customer_who_was_forgotten(demo):
+    demo.views["norwegian_customers"] = []
+    demo.check()
+    assert demo.broken == ["norwegian_customers lacks (1, 'Anne', 'NO')"]
+
+
+def test_the_check_notices_a_customer_who_has_moved_away(demo):
+    demo.customers.rows = {(1, "Anne", "SE")}
+    demo.check()
+    assert demo.broken == ["norwegian_customers has (1, 'Anne', 'NO'), which the database has not"]
