@@ -205,7 +205,7 @@ def declared(how: How) -> Debezium:
     return Debezium(DECLARED, time_unit=how.unit, decimals=how.decimals, binary=how.binary)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(drawn=values, how=hows)
 def test_a_stream_has_every_change_as_it_was_written(drawn, how):
     given_values = [written(each, how) if isinstance(each, Event) else each for each in drawn]
@@ -230,7 +230,7 @@ def test_a_stream_has_every_change_as_it_was_written(drawn, how):
     assert parsed.tombstones.tolist() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=values, how=hows)
 def test_a_table_has_the_rows_after_and_knows_what_is_gone(drawn, how):
     given_values = [written(each, how) if isinstance(each, Event) else each for each in drawn]
@@ -248,7 +248,7 @@ def test_a_table_has_the_rows_after_and_knows_what_is_gone(drawn, how):
 mutations = st.tuples(st.integers(0, 400), st.sampled_from((b"", b'"', b"}", b"1", b"null", b'"x"', b" ", b"-", b".5")))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=st.lists(st.tuples(changes, st.none() | mutations), max_size=12), how=hows, keyed=st.booleans())
 def test_what_is_read_in_a_block_is_what_is_read_value_by_value(drawn, how, keyed):
     given_values = []
