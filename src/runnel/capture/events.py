@@ -100,6 +100,11 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unchosen:
+    """A change of a table that is not chosen any more: it counts for a position's index, and nothing is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """Where a chunk of a table belongs in the log: every transaction that the chunk has seen was told before. It stands
     between transactions, and its `tag` is what the chunk was asked for with. See `Source.chunk`.
@@ -108,4 +113,4 @@ class Mark:
     tag: str
 
 
-Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed | Mark
+Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed | Unchosen | Mark

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from runnel.capture.envelope import Block, Envelope, no_block
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Message, Passed, Position, Truncated
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Message, Passed, Position, Truncated, Unchosen
 from runnel.capture.forms import quoted
 from runnel.capture.outgoing import Outgoing
 
@@ -46,6 +46,8 @@ class Stream:
                     self._position = Position(event.at)
                 case Gone():
                     self._envelope.gone(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
+                case Unchosen():
+                    self._counted(out)
         is_current = self._id is None and (event is None or isinstance(event, Passed))
         self._envelope.lag.read(now, is_current=is_current)
         return self._position

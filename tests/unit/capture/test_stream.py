@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runnel.capture.envelope import Envelope
-from runnel.capture.events import Began, Change, Ended, Message, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Change, Ended, Message, Passed, Position, Redefined, Truncated, Unchosen
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.stream import Stream
@@ -75,3 +75,12 @@ def test_tables_that_are_left_out_are_not_told_of_and_not_counted():
     position = stream(Position({"at": 6}), left_out={"public.customers"}).tell(EVENTS[:-1], out, 0)
     assert position.index == 5
     assert set(out.pages) == {"p.public.loose", "p.message", "p.transaction"}
+
+
+def test_what_is_not_chosen_any_more_counts_and_is_not_told():
+    """So that another choice in the middle of a transaction neither loses nor repeats what is behind it."""
+    events = [EVENTS[0], row(1), Unchosen(), row(3), EVENTS[-1]]
+    out = Outgoing()
+    assert stream(Position({"at": 6})).tell(events[:3], out, 0).index == 2
+    assert stream(Position({"at": 6}, 2)).tell(events, out, 0) == Position({"at": 7})
+    assert [each["after"]["id"] for each in values(out)["p.public.customers"]] == [1, 3]

@@ -20,13 +20,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
+from runnel.capture.events import (
+    Began,
+    Change,
+    Ended,
+    Event,
+    Gone,
+    Mark,
+    Passed,
+    Position,
+    Redefined,
+    Truncated,
+    Unchosen,
+)
 from runnel.capture.forms import Binary
 from runnel.capture.sqlite.connecting import told
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
 from runnel.capture.sqlite.triggers import Entry
-from runnel.capture.tables import Table
+from runnel.capture.tables import Table, TableId
 
 AT_ONCE = 2_000  # lines
 BYTES_AT_ONCE = 16 * 1024 * 1024
@@ -89,7 +101,8 @@ class SqliteChanges:
         self._end: int | None = after.at.get("until")  # of the transaction we are inside of
         self._micros = 0
         self._held: tuple[Table, Any] | None = None  # a row from before an update
-        self._tables: dict[int, Table | None] = {}
+        self._tables: dict[int, Table] = {}
+        self._unchosen: set[TableId] = set()
         self._shown: dict[str, int] = {}
         self._is_passed = False
         self._version = -1
@@ -187,11 +200,12 @@ class SqliteChanges:
         )
         rows = taken(found, AT_ONCE)
         found.close()
-        for row in rows:
-            events.extend(self._told(row))
-            self._read = row[0]
+        changes = [event for row in rows for event in self._told(row)]
+        self._read = rows[-1][0] if rows else self._read
         if self._read >= self._end:
-            events.extend(self._orphan())
+            changes.extend(self._orphan())
+        events.extend(changes if not self._unchosen else (each for event in changes for each in self._chosen(event)))
+        if self._read >= self._end:
             self._days = rows[-1][3] if rows else self._days
             at = position_at(self._log, self._end, self._days)
             events.append(Ended(str(self._end), at, self._micros))
@@ -208,9 +222,9 @@ class SqliteChanges:
         line, number, op = row[0], row[1], row[2]
         if op != Entry.AFTER:
             yield from self._orphan()
-        table = None if op == Entry.BEGIN else self._table(number)
-        if table is None:
+        if op == Entry.BEGIN:
             return
+        table = self._table(number)
         if op == Entry.GONE:
             yield Gone(table.id, self._micros)
             return
@@ -242,9 +256,19 @@ class SqliteChanges:
     def _source(self, line: int) -> str:
         return own_fields(str(self._end), line)
 
-    def _table(self, number: int) -> Table | None:
-        """None of one that is not chosen any more, of which there may still be lines."""
-        if number not in self._tables:
-            found = self._keeping.shape(number).to_table(self._mode)
-            self._tables[number] = found if self._keeping.is_chosen(found.id) else None
-        return self._tables[number]
+    def _table(self, number: int) -> Table:
+        found = self._tables.get(number)
+        if found is None:
+            found = self._tables[number] = self._keeping.shape(number).to_table(self._mode)
+            if not self._keeping.is_chosen(found.id):
+                self._unchosen.add(found.id)
+        return found
+
+    def _chosen(self, event: Event) -> Iterator[Event]:
+        """Of a table that is not chosen any more there may still be lines. They count as they did before."""
+        if isinstance(event, Change | Truncated):
+            yield Unchosen() if event.table.id in self._unchosen else event
+        elif isinstance(event, Redefined | Gone):
+            table = event.table.id if isinstance(event, Redefined) else event.table
+            if table not in self._unchosen:
+                yield event
