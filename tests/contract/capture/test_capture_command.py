@@ -91,6 +91,7 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "typed"')
 
 
+@pytest.mark.servers  # it takes its time
 def test_what_is_asked_of_a_capture_is_written_as_signals(broker, path, run):
     lines: list[str] = []
     with started(

@@ -148,7 +148,7 @@ def interrupt_a_signal(live, path, name, broker, step):
     none = Way(Mode.NONE)
     assert not live(path, name, broker.bootstrap, way=none)
     signal(broker.bootstrap, name, "execute-snapshot", {"data-collections": ["main.orders"]})
-    assert live(path, name, broker.bootstrap, step, way=none)
+    assert live(path, name, broker.bootstrap, step, way=none._replace(signals=1))
     execute(path, "UPDATE orders SET name = 'b' WHERE id % 3 = 0")
     assert not live(path, name, broker.bootstrap, way=none._replace(signals=1))
     check(path, name, broker, has_loose=False)

@@ -171,6 +171,7 @@ def test_with_no_snapshot_only_changes_are_told(lives, database):
     assert [(each.key, each.op) for each in lives.records()] == [('{"id":1}', "u")]
 
 
+@pytest.mark.servers
 def test_a_table_is_read_again_when_it_is_asked_for(lives, database):
     database.execute(*orders(0, 20), "INSERT INTO pairs VALUES ('a', 1, 1)")
     with lives.begin(Mode.NONE) as capture:
@@ -207,6 +208,7 @@ def test_a_filter_that_is_none_stops_its_snapshot_and_changes_go_on(lives, datab
     assert len(database.rows("orders")) == 3
 
 
+@pytest.mark.servers
 def test_reading_is_paused_over_lives_and_resumed(lives, database):
     database.execute(*orders(0, 20))
     with lives.begin(Mode.NONE) as capture:
@@ -229,6 +231,7 @@ def test_reading_is_paused_over_lives_and_resumed(lives, database):
     assert latest(lives.records()) == texts(database.rows("orders"))
 
 
+@pytest.mark.servers
 def test_reading_is_stopped(lives, database):
     database.execute(*orders(0, 20))
     with lives.begin(rate=100, chunk=2) as capture:
@@ -268,6 +271,7 @@ def test_a_table_that_is_made_while_it_runs_is_read_when_it_is_asked_for(lives, 
     assert latest(lives.records("later")) == texts(database.rows("later"))
 
 
+@pytest.mark.servers
 def test_a_table_that_comes_back_is_read_again(lives, database):
     database.execute("INSERT INTO pairs VALUES ('a', 1, 1)", *orders(0, 3))
     with lives.begin() as capture:
@@ -286,6 +290,7 @@ def test_a_table_that_comes_back_is_read_again(lives, database):
     assert [each.op for each in lives.records()] == ["r"] * 3 + ["u"] * 3
 
 
+@pytest.mark.servers
 def test_a_table_that_is_dropped_while_it_is_read_is_forgotten(lives, database):
     database.execute(*orders(0, 30), "INSERT INTO pairs VALUES ('a', 1, 1)")
     with lives.begin(rate=40, chunk=4) as capture:
@@ -298,6 +303,7 @@ def test_a_table_that_is_dropped_while_it_is_read_is_forgotten(lives, database):
     assert [each.op for each in lives.records("pairs")] == ["r", "u"]
 
 
+@pytest.mark.servers
 def test_a_column_that_is_added_while_a_table_is_read_is_told(lives, database):
     database.execute(*orders(0, 60))
     with lives.begin(rate=400, chunk=4) as capture:
@@ -309,6 +315,7 @@ def test_a_column_that_is_added_while_a_table_is_read_is_told(lives, database):
     assert latest(lives.records()) == texts(database.rows("orders"))
 
 
+@pytest.mark.servers
 def test_a_snapshot_that_was_not_finished_goes_on_by_chunks(lives, database, monkeypatch):
     """Somebody who has waited long enough for the first reading starts it again with another mode."""
     database.execute(*orders(0, 30))

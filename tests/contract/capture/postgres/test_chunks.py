@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import psycopg
 import pytest
@@ -215,11 +216,47 @@ def test_messages_that_mark_chunks_are_nobodys(database: Database):
 
 
 def test_a_capture_that_is_stopped_again_and_again_while_writers_write_converges(broker, database: Database, seed: int):
+    converge(broker, database, f"{seed}", transactions=40)
+
+
+@pytest.mark.soak
+def test_captures_converge_also_while_commits_are_told_before_they_are_seen(broker, server, seed: int, rounds: int):
+    for number in range(rounds):
+        with ExitStack() as stack:
+            database = Database(server, stack)
+            with hanging_now_and_then(database):
+                converge(broker, database, f"{seed}/{number}", transactions=150)
+            database.close()
+
+
+@contextmanager
+def hanging_now_and_then(database: Database) -> Iterator[None]:
+    """Commits wait for a standby that is not there, for a while, again and again."""
+    is_over = threading.Event()
+    with closing(database.connect()) as connection:
+
+        def run() -> None:
+            for name in itertools.cycle(("nosuch", "")):
+                connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'".encode())
+                connection.execute("SELECT pg_reload_conf()")
+                if is_over.wait(0.3) and not name:
+                    return
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def converge(broker, database: Database, seed: str, transactions: int) -> None:
     database.run(*TABLES)
     chance, name = random.Random(seed), database.schema
     for number in range(30):
         database.run(f"INSERT INTO plain SELECT {number} * 100 + i, 'x', 0 FROM generate_series(1, 10) i")
-    writers = [threading.Thread(target=write, args=(database, f"{seed}/{number}", 60)) for number in range(3)]
+    writers = [threading.Thread(target=write, args=(database, f"{seed}/{number}", transactions)) for number in range(3)]
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
