@@ -34,8 +34,8 @@ class Shape(NamedTuple):
 class Definitions:
     """The tables that are known. It asks the catalog over a connection of its own, which `close` closes until later."""
 
-    def __init__(self, modes: Modes, connect: Callable[[], Connection]) -> None:
-        self._forms = Forms(modes, self._type)
+    def __init__(self, modes: Modes, connect: Callable[[], Connection], said: set[str] | None = None) -> None:
+        self._forms = Forms(modes, self._type, said)
         self._connect = connect
         self._connection: Connection | None = None
         self._shapes: dict[TableId, Shape] = {}

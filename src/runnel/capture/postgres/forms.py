@@ -62,12 +62,15 @@ class Modes(NamedTuple):
 class Forms:
     """The forms of columns by type and modifier. `look_up` asks the catalog."""
 
-    def __init__(self, modes: Modes, look_up: Callable[[int], CatalogType | None]) -> None:
+    def __init__(
+        self, modes: Modes, look_up: Callable[[int], CatalogType | None], said: set[str] | None = None
+    ) -> None:
+        """`said` are the types that it was said of that they are not known."""
         self._modes = modes
         self._look_up = look_up
         self._known: dict[tuple[int, int], Form] = {}
         self._names: dict[int, str] = {}
-        self._said: set[str] = set()
+        self._said: set[str] = set() if said is None else said
 
     def form(self, type_oid: int, modifier: int) -> Form:
         known = self._known.get((type_oid, modifier))

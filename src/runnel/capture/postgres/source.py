@@ -75,9 +75,10 @@ class PostgresSource:
         self._publication = publication or own
         self._is_slot_given = slot is not None
         self._is_publication_given = publication is not None
-        self._definitions = Definitions(modes, self._address.connect)
+        said: set[str] = set()
+        self._definitions = Definitions(modes, self._address.connect, said)
         # Chunks are of now and the log is of then: what one knows of a table must not change what the other does.
-        self._definitions_now = Definitions(modes, self._address.connect)
+        self._definitions_now = Definitions(modes, self._address.connect, said)
         self._listing: dict[TableId, ListedTable] = {}
         self._chunks = Chunks(self._address, name, self._readable)
         self._marks = mark_prefix(name)
