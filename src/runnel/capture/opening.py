@@ -96,10 +96,8 @@ def _mariadb(place: str, name: str, selection: Selection, binary: Binary) -> Sou
 
 
 # What only some kinds of databases have; a value is as people type it.
-OPTIONS: Final = {
-    "postgresql": ("decimals", "times", "slot", "publication"),
-    "postgres": ("decimals", "times", "slot", "publication"),
-}
+OF_POSTGRES: Final = ("decimals", "times", "slot", "publication", "in_progress")
+OPTIONS: Final = {"postgresql": OF_POSTGRES, "postgres": OF_POSTGRES}
 SCHEMES: Final[dict[str, Callable[..., Source]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,

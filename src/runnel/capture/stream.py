@@ -28,6 +28,7 @@ class Stream:
         self._skip = position.index  # events of the next transaction that are in the topics
         self._told = 0  # events of this transaction that were read
         self._id: str | None = None
+        self._begun: Began | None = None  # of this transaction, until BEGIN is told
         self._counts: Counter[str] = Counter()
         self._total = 0
 
@@ -39,7 +40,7 @@ class Stream:
                 case Change() | Truncated() | Message():
                     self._tell(event, self._counted(out), now)
                 case Began():
-                    self._begin(event, out)
+                    self._begin(event)
                 case Ended():
                     self._end(event, out)
                 case Passed():
@@ -54,16 +55,22 @@ class Stream:
 
     # --- inside
 
-    def _begin(self, event: Began, out: Outgoing) -> None:
+    def _begin(self, event: Began) -> None:
         self._id = event.id
         self._told = self._total = 0
         self._counts = Counter()
         if event.at is not None:
             self._position = replace(self._position, at=event.at)
-        if self._has_transactions and not self._skip:
-            self._envelope.began(event.id, event.micros, out)
+        self._begun = event if self._has_transactions and not self._skip else None
+
+    def _tell_begun(self, out: Outgoing) -> None:
+        """BEGIN goes with what moves the position into the transaction: a restart before that would tell it again."""
+        if self._begun is not None:
+            self._envelope.began(self._begun.id, self._begun.micros, out)
+            self._begun = None
 
     def _end(self, event: Ended, out: Outgoing) -> None:
+        self._tell_begun(out)
         if self._has_transactions:
             self._envelope.ended(event.id, event.micros, self._counts, out)
         self._envelope.lag.ended(event.micros)
@@ -77,6 +84,7 @@ class Stream:
         if self._told <= self._skip:
             return Outgoing(is_kept=False)
         self._position = Position(self._position.at, self._told)
+        self._tell_begun(out)
         return out
 
     def _tell(self, event: Change | Truncated | Message, out: Outgoing, now: int) -> None:

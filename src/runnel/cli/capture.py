@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -169,6 +170,16 @@ def run(  # noqa: PLR0913  # what people may type
         str | None,
         typer.Option("--publication", metavar="NAME", help="PostgreSQL: the publication that an administrator made."),
     ] = None,
+    in_progress: Annotated[
+        Path | None,
+        typer.Option(
+            "--in-progress",
+            metavar="DIRECTORY",
+            exists=True,
+            file_okay=False,
+            help="PostgreSQL: take large transactions before they are committed, and keep them there.",
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -197,7 +208,14 @@ def run(  # noqa: PLR0913  # what people may type
         rows=choices.conditions(where),
     )
     events = Outbox(choices.table(outbox), topic=outbox_topic) if outbox is not None else None
-    given = {"decimals": decimals, "times": times, "slot": slot, "publication": publication}
+    directory = None if in_progress is None else str(in_progress)
+    given = {
+        "decimals": decimals,
+        "times": times,
+        "slot": slot,
+        "publication": publication,
+        "in_progress": directory,
+    }
     own = {option: text for option, text in given.items() if text is not None}
     source = open_source(url, name, selection, binary=Binary(binary), own=own)
     try:

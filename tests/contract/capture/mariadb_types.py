@@ -1,6 +1,7 @@
 """Every built-in type of MariaDB, with literals and the JSON of their values.
 
-The JSON is what Debezium's connector for MariaDB writes of them, unless the type is in `OURS`, which says why.
+The JSON has the forms of Debezium's connector for MariaDB, by its documentation and source: it did not run beside ours. A type
+in `OURS` differs on purpose.
 """
 
 from typing import Final, NamedTuple

@@ -59,6 +59,13 @@ def test_whatever_was_told_before_a_restart_the_whole_is_the_same(index):
     assert values(out) == values(whole)
 
 
+def test_a_beginning_that_moves_no_position_is_not_told_twice():
+    first, out = stream(Position({"at": 6})), Outgoing()
+    position = first.tell([Began("7", 0), Redefined(CUSTOMERS, 0)], out, 0)
+    stream(position).tell(EVENTS, out, 0)
+    assert [value["status"] for value in values(out)["p.transaction"]] == ["BEGIN", "END"]
+
+
 def test_a_transaction_that_needs_more_to_be_known_again_says_so_when_it_begins():
     reading = stream(Position({"at": 6}))
     assert reading.tell([Began("7", 0, {"at": 6, "until": 7}), row(1)], Outgoing(), 0) == Position(

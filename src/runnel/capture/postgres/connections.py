@@ -88,7 +88,7 @@ class Address:
         if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
             return DatabaseUnreachable(self.shown, reason)
         if "could not map filenode" in reason:  # a fault of servers up to now, which comes with `streaming` only
-            hint = "the server cannot send this transaction before its commit: go on without in_progress"
+            hint = "the server cannot send this transaction before its commit: go on without --in-progress"
             return DatabaseRefused(self.shown, reason, hint=hint)
         return DatabaseRefused(self.shown, reason, hint=HINTS.get(state, "this is unexpected: please report it"))
 

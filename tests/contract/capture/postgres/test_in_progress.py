@@ -166,7 +166,7 @@ def test_what_a_server_cannot_send_before_the_commit_is_told_with_the_remedy(dat
         refused = error
     if refused is not None:
         assert "could not map filenode" in refused.reason
-        assert refused.hint == "the server cannot send this transaction before its commit: go on without in_progress"
+        assert refused.hint == "the server cannot send this transaction before its commit: go on without --in-progress"
 
 
 def test_a_table_that_changes_in_the_middle_is_read_as_it_was(database: Database, pieces):
