@@ -1,7 +1,7 @@
 """Every built-in type of MariaDB, with literals and the JSON of their values.
 
-The JSON has the forms of Debezium's connector for MariaDB, by its documentation and source: it did not run beside ours. A type
-in `OURS` differs on purpose.
+The JSON has the forms of Debezium's connector for MariaDB, by its documentation and source: it did not run beside ours.
+A type in `OURS` differs on purpose.
 """
 
 from typing import Final, NamedTuple
