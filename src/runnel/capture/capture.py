@@ -19,17 +19,18 @@ from dataclasses import replace
 
 from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import InvalidChoice, OtherCapture
+from runnel.capture.errors import InvalidChoice, OtherCapture, TooLongWithoutKey
 from runnel.capture.events import Change, Event, Mark, Position
 from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
-from runnel.capture.publisher import Publisher
+from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
 from runnel.capture.signals import heeded
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
 from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
+from runnel.client.errors import Overdue
 from runnel.durable import durable
 from runnel.errors import Transient
 from runnel.stop_request import StopRequest
@@ -87,6 +88,8 @@ class Capture:
                 self.start()
                 if not self._stop.is_set():
                     self._stream()
+            except Abandoned:
+                return  # somebody has asked for it in the middle of a table
             except Transient as error:
                 if self.state.step > step:
                     pause = FIRST_PAUSE
@@ -179,10 +182,15 @@ class Capture:
             self._envelope.recall(self._publisher.written)  # another attempt tells everything again
             for table in tables:
                 for piece in pieces(snapshot, table, TableState(), is_end=is_end):
+                    if self._stop.is_set():
+                        raise Abandoned
                     told = told.with_table(table.id, after_piece(piece, told.table(table.id), snapshot))
                     yield self._rows(piece, snapshot)
 
-        self.state = self._publisher.publish_parts(parts, lambda: told)
+        try:
+            self.state = self._publisher.publish_parts(parts, lambda: told)
+        except Overdue:
+            raise TooLongWithoutKey([str(table.id) for table in tables], TRANSACTION_SECONDS) from None
 
     def _rows(self, piece: Piece, snapshot: Snapshot) -> Outgoing:
         out, now = Outgoing(), self._micros()

@@ -14,6 +14,7 @@ Permanent
 ├── InvalidName           a name that cannot be part of the names of topics
 ├── InvalidFilter         a condition for rows that the database does not understand
 ├── NoKey                 a table that cannot be read by chunks, because nothing tells its rows apart
+├── TooLongWithoutKey     a table that must be read at once, and takes longer than a transaction may
 ├── BrokenSignal          a record of the signals' topic that says nothing that we know
 ├── InvalidChoice         an expression or a column of a selection that fits nothing
 ├── InvalidCondition      a condition on rows that cannot be understood
@@ -134,6 +135,20 @@ class NoKey(Permanent):
             hint="give it one, leave it out with --without-tables, or read the tables with --snapshot initial",
         )
         self.table = table
+
+
+class TooLongWithoutKey(Permanent):
+    """A table with a key is read by pieces, each a transaction. `--key` is of records: rows are found by their own."""
+
+    def __init__(self, tables: list[str], seconds: float) -> None:
+        super().__init__(
+            f"reading {', '.join(tables)} has taken more than {seconds:g} s twice: without a primary key, and of an "
+            "outbox, all rows are one transaction, and a cluster aborts one that lasts longer",
+            hint="give the table a primary key, so that it is read by pieces; delete what an outbox has sent; or leave "
+            "the table out with --without-tables",
+        )
+        self.tables = tables
+        self.seconds = seconds
 
 
 class BrokenSignal(Permanent):

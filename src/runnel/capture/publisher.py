@@ -5,7 +5,8 @@
     publisher.publish(outgoing, state.at(position))
 
 A crash leaves all of it or nothing. Where nobody could tell whether a transaction was committed, the state's topic is
-asked, and it is written again if it was not. A transaction that the cluster has aborted is written again.
+asked, and it is written again if it was not. A transaction that the cluster has aborted is written again, and told in
+the log; one that was given in parts and lasts too long for a second time is not, because the third would, too.
 
 A record that is larger than its topic takes goes to `<topic>.rejected` in the same transaction (see `rejections`).
 """
@@ -13,6 +14,7 @@ A record that is larger than its topic takes goes to `<topic>.rejected` in the s
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -35,18 +37,20 @@ from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
 from runnel.client.columns import HEADERS
 from runnel.client.committed import committed
-from runnel.client.errors import EndUnknown, RecordTooLarge, TopicExists, TransactionLost
+from runnel.client.errors import EndUnknown, Overdue, RecordTooLarge, TopicExists, TransactionLost
 from runnel.client.metadata import Place
 from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
+from runnel.errors import RunnelError
 from runnel.records import Codec
 
 logger = logging.getLogger(__name__)
 
 TRANSACTION_SECONDS = 300.0
+ATTEMPTS = 2  # of parts that take longer than that
 STATE_CONFIGS = {"cleanup.policy": "compact"}
 # A topic of changes is the database's history: nothing of it goes by itself. It is not compacted unless somebody says
 # so, because a truncated table has an event without a key.
@@ -54,6 +58,10 @@ TOPIC_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
 Divided: TypeAlias = dict[Place, tuple[Any, ...]]  # columns: values, keys, times, headers
+
+
+class Abandoned(Exception):
+    """Raised by parts of which nothing is to be committed."""
 
 
 class Publisher:
@@ -105,14 +113,22 @@ class Publisher:
 
     def publish_parts(self, parts: Callable[[], Iterable[Outgoing]], state: Callable[[], State]) -> State:
         """As `publish`, of more records than fit into memory. `parts` may be called again; `state` is asked for behind
-        them.
+        them. Overdue if they take longer than a transaction may, time and again.
         """
-        return self._published(parts, state)
+        try:
+            return self._published(parts, state, attempts=ATTEMPTS)
+        except Abandoned:
+            with suppress(RunnelError):  # otherwise the cluster does it when its time is over
+                self._transaction.abort()
+            raise
 
     # --- inside
 
-    def _published(self, parts: Callable[[], Iterable[Outgoing]], state: Callable[[], State]) -> State:
+    def _published(
+        self, parts: Callable[[], Iterable[Outgoing]], state: Callable[[], State], *, attempts: float = math.inf
+    ) -> State:
         step = self.state.step + 1
+        overdue = 0
         while True:
             try:
                 self._write(parts(), lambda: replace(state(), step=step))
@@ -121,7 +137,11 @@ class Publisher:
                 self._transaction.init()
                 if read_state(self._cluster, self.name).step == step:
                     break
-            except TransactionLost:
+            except TransactionLost as error:
+                overdue += isinstance(error, Overdue)
+                if overdue >= attempts:
+                    raise
+                logger.warning("capture %s writes again what was not committed: %s", self.name, error.what)
                 self._transaction.init()
             except RecordTooLarge as error:
                 self._transaction.init()

@@ -7,9 +7,13 @@ from collections import Counter
 
 import pytest
 
-from runnel.capture.errors import OtherCapture
+from runnel.capture import capture as captures
+from runnel.capture.errors import OtherCapture, TooLongWithoutKey
 from runnel.capture.selection import Selection
-from runnel.client.errors import Fenced
+from runnel.capture.snapshots import pieces
+from runnel.capture.tables import TableId
+from runnel.client.errors import Fenced, Overdue, TransactionLost
+from runnel.client.transaction import Transaction
 from runnel.errors import Transient
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.topics import check_transactions, committed, rebuilt
@@ -158,3 +162,64 @@ def test_a_name_that_was_used_for_another_kind_of_database_is_refused(broker, da
             capture_of(name, other, broker.bootstrap).run()
     finally:
         type(other).connector = kind
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """A table without a key that never ends."""
+    begun = threading.Event()
+
+    def endless(snapshot, table, told, *, is_end):
+        for piece in pieces(snapshot, table, told, is_end=is_end):
+            yield piece._replace(is_last=bool(table.key))
+            while not table.key:
+                begun.set()
+                yield piece._replace(is_first=False, is_last=False)
+
+    monkeypatch.setattr(captures, "pieces", endless)
+    return begun
+
+
+def test_a_capture_stops_in_the_middle_of_a_table_without_a_key_and_nothing_of_it_is_committed(
+    broker, database, name, endless
+):
+    database.execute("INSERT INTO loose VALUES (1, 1)")
+    with running(capture_of(name, database.source(name), broker.bootstrap)) as capture:
+        wait_until(endless.is_set)
+    assert capture.state.table(TableId(database.schema, "loose")).state == "pending"
+    assert not committed(broker.bootstrap, f"{name}.").get(f"{name}.{database.schema}.loose")
+
+
+@pytest.fixture
+def lost(monkeypatch):
+    """Commits that fail: by their numbers, with what."""
+    failures, count = {}, itertools.count(1)
+
+    def commit(self):
+        if (error := failures.get(next(count))) is not None:
+            raise error
+        ended(self)
+
+    ended = Transaction.commit
+    monkeypatch.setattr(Transaction, "commit", commit)
+    return failures
+
+
+def test_a_transaction_that_is_lost_is_written_again_and_told(broker, database, name, lost, caplog):
+    database.execute("INSERT INTO loose VALUES (1, 1)")
+    source, looking = database.source(name), database.source(name)
+    lost[2] = Overdue(name, "its coordinator", "it was open for 301 s")  # the first one begins
+    lost[3] = TransactionLost(name, "its coordinator", "it does not know it")
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        caught_up(capture, looking)
+    loose = committed(broker.bootstrap, f"{name}.")[f"{name}.{database.schema}.loose"]
+    assert [each.op for each in loose] == ["r"]
+    assert f"capture {name} writes again what was not committed: the transaction of" in caplog.text
+    assert "it was open for 301 s" in caplog.text
+
+
+def test_a_table_without_a_key_that_takes_too_long_twice_ends_the_capture(broker, database, name, lost):
+    database.execute("INSERT INTO loose VALUES (1, 1)")
+    lost.update({number: Overdue(name, "its coordinator", "it was open for 301 s") for number in (2, 3)})
+    with pytest.raises(TooLongWithoutKey, match=r"loose has taken more than 300 s twice.*give the table a primary key"):
+        capture_of(name, database.source(name), broker.bootstrap).run()
