@@ -76,11 +76,10 @@ class PositionLost(Permanent):
 
 
 class OtherCapture(Permanent):
-    def __init__(self, name: str, connector: str, found: str) -> None:
-        super().__init__(
-            f'capture "{name}" has read from {found} before, and this is {connector}',
-            hint="give this capture a name of its own",
-        )
+    def __init__(
+        self, name: str, connector: str, found: str, *, hint: str = "give this capture a name of its own"
+    ) -> None:
+        super().__init__(f'capture "{name}" has read from {found} before, and this is {connector}', hint=hint)
         self.name = name
 
 

@@ -15,7 +15,7 @@ import typer
 from runnel.capture.capture import Capture
 from runnel.capture.chosen import Mode, Reading
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import NothingCaptured
+from runnel.capture.errors import NothingCaptured, OtherCapture
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
 from runnel.capture.lag import Pace
@@ -24,6 +24,7 @@ from runnel.capture.outbox import Outbox, check
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.selection import Selection
 from runnel.capture.signals import signals_topic
+from runnel.capture.source import Source
 from runnel.capture.state import State, read_state, topic_of
 from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
 from runnel.cli import capture_signals, choices
@@ -270,6 +271,7 @@ def status(
     if url is not None:
         source = open_source(url, name, Selection())
         try:
+            _refuse_other(name, source, state)
             behind = source.behind(state.position)
             unit = source.unit
         finally:
@@ -292,6 +294,7 @@ def remove(name: Name, url: Url, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
     try:
         with Cluster(bootstrap) as cluster, Admin(bootstrap) as admin:
             cluster.reach()
+            _refuse_other(name, source, read_state(cluster, name))
             Transaction(cluster, topic_of(name)).init()  # a copy that still runs is fenced, and writes nothing more
             source.remove()
             for topic in (topic_of(name), signals_topic(name)):
@@ -307,6 +310,12 @@ for verb in capture_signals.VERBS:
 
 
 # --- inside
+
+
+def _refuse_other(name: str, source: Source, state: State) -> None:
+    """The database of another kind is not the one that this capture reads, whatever it is."""
+    if state.connector not in ("", source.connector):
+        raise OtherCapture(name, source.connector, state.connector, hint="give the address of the database it reads")
 
 
 @contextmanager

@@ -12,7 +12,10 @@ import threading
 
 import pytest
 
+from runnel.capture.state import read_state, topic_of
 from runnel.cli import main
+from runnel.client import Admin, Producer
+from runnel.client.cluster import Cluster
 from tests.contract.capture.lives import wait_until
 from tests.contract.capture.topics import committed
 
@@ -159,3 +162,20 @@ def test_mistakes_are_told_in_two_lines(broker, path, run, words, told):
     assert (code, out) == (1, "")
     assert told in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["status", "remove"])
+def test_a_capture_of_another_kind_of_database_is_neither_looked_at_nor_removed(broker, path, run, command):
+    name = f"elsewhere-{command}"
+    at = json.dumps({"connector": "postgresql", "at": {"lsn": 1}, "index": 0, "step": 1})
+    with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
+        admin.create(topic_of(name), partitions=1)
+        producer.send(topic_of(name), at.encode(), key=b"position")
+    code, out, err = run(broker, command, name, path)
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f'error: capture "{name}" has read from postgresql before, and this is sqlite',
+        "hint: give the address of the database it reads",
+    ]
+    with Cluster(broker.bootstrap) as cluster:
+        assert read_state(cluster, name).connector == "postgresql"
