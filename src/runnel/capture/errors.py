@@ -1,10 +1,12 @@
 """What can go wrong between a database and its topics.
 
 Transient
-└── DatabaseBusy          the database is locked by somebody else
+├── DatabaseBusy          the database is locked by somebody else
+└── DiskFull              the database has no room to write
 Permanent
 ├── DatabaseMissing       there is no such database
 ├── NotADatabase          what is there is something else
+├── DatabaseUnusable      it is there, and cannot be read or written
 ├── TableMissing          a table that is to be captured is not there
 ├── CannotCapture         a table is of a kind that has no changes to be seen
 ├── PositionLost          the database's log does not have the place where reading was to go on
@@ -35,6 +37,15 @@ class DatabaseBusy(Transient):
         self.database = database
 
 
+class DiskFull(Transient):
+    def __init__(self, database: str) -> None:
+        super().__init__(
+            f"database {database} cannot grow: its disk is full",
+            hint="make room on the disk, or raise the database's max_page_count if it has one",
+        )
+        self.database = database
+
+
 class DatabaseMissing(Permanent):
     def __init__(self, database: str) -> None:
         super().__init__(f"there is no database {database}", hint="give the path of a file that is there")
@@ -45,6 +56,13 @@ class NotADatabase(Permanent):
     def __init__(self, database: str, kind: str) -> None:
         super().__init__(f"{database} is no {kind} database", hint="give the path of another file")
         self.database = database
+
+
+class DatabaseUnusable(Permanent):
+    def __init__(self, database: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"database {database} {reason}", hint=hint)
+        self.database = database
+        self.reason = reason
 
 
 class TableMissing(Permanent):

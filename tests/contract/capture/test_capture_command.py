@@ -86,6 +86,9 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     ]
     code, out, _ = run(broker, "status", "typed")
     assert (code, out.splitlines()[0]) == (0, "typed: sqlite, reads changes")
+    (path.parent / "other.sqlite").touch()
+    code, _, err = run(broker, "status", "typed", path.parent / "other.sqlite")
+    assert (code, "other.sqlite are lost: it has no change log of this capture" in err) == (1, True)
     assert run(broker, "remove", "typed", path) == (0, 'removed capture "typed"\n', "")
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%runnel%'").fetchone() == (0,)

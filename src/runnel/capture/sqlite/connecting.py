@@ -7,16 +7,39 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runnel.capture.errors import DatabaseBusy, DatabaseMissing, NotADatabase
+from runnel.capture.errors import (
+    DatabaseBusy,
+    DatabaseMissing,
+    DatabaseUnusable,
+    DiskFull,
+    NotADatabase,
+    PositionLost,
+)
+from runnel.capture.sqlite.names import PREFIX
+from runnel.errors import RunnelError
 
 PATIENCE = 60.0  # seconds that another writer may take
+UNUSABLE = {  # what SQLite's codes begin with: what is wrong with the file, and what to do
+    "SQLITE_READONLY_DBMOVED": ("was moved or deleted", "put it back, or give the path where it is now"),
+    "SQLITE_READONLY": (
+        "may not be written",
+        "let this user write the file and its directory: triggers and a change log are made in it",
+    ),
+    "SQLITE_CANTOPEN": (
+        "cannot be opened",
+        "let this user read and write the file and its directory, where SQLite keeps its journal",
+    ),
+    "SQLITE_CORRUPT": ("is malformed", "restore it from a backup, or see what `sqlite3 FILE .recover` saves of it"),
+    "SQLITE_IOERR": ("cannot be read or written", "see to its disk, and to what the system's log says of it"),
+}
 
 
 def connect(path: str, *, patience: float = PATIENCE) -> sqlite3.Connection:
     """Nothing is made by asking for it. Text that is not UTF-8 is read with a mark for each byte that is wrong."""
     if not os.path.isfile(path):
         raise DatabaseMissing(path)
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    with told(path, patience):
+        connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     connection.text_factory = _text
     try:
         with told(path, patience):
@@ -31,14 +54,26 @@ def connect(path: str, *, patience: float = PATIENCE) -> sqlite3.Connection:
 def told(path: str, patience: float = PATIENCE) -> Iterator[None]:
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(path, patience) from None
-        raise
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorname == "SQLITE_NOTADB":
-            raise NotADatabase(path, "SQLite") from None
-        raise
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorname", "")
+        if not code:  # it is not SQLite that complains, but Python of how we use it
+            raise
+        raise _in_our_words(path, patience, code, str(error)) from error
+
+
+def _in_our_words(path: str, patience: float, code: str, reason: str) -> RunnelError:
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return DatabaseBusy(path, patience)
+    if code == "SQLITE_NOTADB":
+        return NotADatabase(path, "SQLite")
+    if code == "SQLITE_FULL":
+        return DiskFull(path)
+    if code == "SQLITE_ERROR" and reason.startswith("no such table:") and PREFIX in reason:
+        return PositionLost(path, "it has no change log of this capture, or has it no more")
+    for beginning, (what, hint) in UNUSABLE.items():
+        if code.startswith(beginning):
+            return DatabaseUnusable(path, f"{what}: {reason}", hint=hint)
+    return DatabaseUnusable(path, f"refuses what a capture asks: {reason}", hint="this is unexpected: please report it")
 
 
 @contextmanager
