@@ -30,7 +30,10 @@ def exposition(address: str, numbers: Callable[[], Numbers]) -> Scraping:
 
 def troubles_of(numbers: Numbers) -> list[str]:
     """Why the capture is not ready, if it is not."""
-    return [] if numbers.is_streaming else [f"{numbers.name} reads its tables"]
+    if numbers.is_streaming:
+        return []
+    doing = "waits for its database or the cluster" if numbers.is_waiting else "reads its tables"
+    return [f"{numbers.name} {doing}"]
 
 
 class CaptureCollector(Collector):
@@ -79,7 +82,7 @@ def _gauges(numbers: Numbers) -> Iterator[tuple[str, str, float | None]]:
     yield "runnel_capture_streaming", "1 when the tables are read, and changes are.", float(numbers.is_streaming)
     yield "runnel_capture_snapshot_rows", "Rows that were read of the tables.", numbers.rows
     yield "runnel_capture_snapshot_rows_estimate", "About how many there are.", numbers.estimate
-    left = None if numbers.is_streaming else numbers.seconds_left
+    left = None if numbers.is_streaming or numbers.is_waiting else numbers.seconds_left
     yield "runnel_capture_snapshot_seconds_left", "Until the tables are read, by the last minute.", left
     yield (
         "runnel_capture_lag_seconds",

@@ -121,10 +121,11 @@ class Capturing:
             return CaptureProgress(name)
         rows = capture.progress
         is_streaming = capture.is_streaming.is_set()
-        percent = 100.0 if is_streaming else rows.percent if rows.estimate else None
-        return CaptureProgress(
-            name, "reads changes" if is_streaming else "reads tables", rows.read, percent, source.lag
-        )
+        if is_streaming:
+            return CaptureProgress(name, "reads changes", rows.read, 100.0, source.lag)
+        if capture.state.follows_changes:
+            return CaptureProgress(name, "waits for its database or the cluster", rows.read, 100.0)
+        return CaptureProgress(name, "reads tables", rows.read, rows.percent if rows.estimate else None)
 
     def open(self) -> None:
         """Look for the database. One that is away for a while is waited for by the thread."""

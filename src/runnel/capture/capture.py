@@ -64,7 +64,7 @@ class Capture:
         self.name = name
         self.progress = Progress()
         self.state = State()  # as it is durable in the topics
-        self.is_streaming = threading.Event()
+        self.is_streaming = threading.Event()  # not while it waits for what passes
         self._source = source
         self._publisher = publisher
         self._envelope = envelope
@@ -91,6 +91,7 @@ class Capture:
             except Abandoned:
                 return  # somebody has asked for it in the middle of a table
             except Transient as error:
+                self.is_streaming.clear()
                 if self.state.step > step:
                     pause = FIRST_PAUSE
                 logger.warning("capture %s waits, and goes on by itself: %s", self.name, error)

@@ -112,6 +112,11 @@ class State:
         """Whether a table is left that is read at one position, and not by chunks."""
         return any(table.is_left and not table.by_chunks for table in self.tables.values())
 
+    @property
+    def follows_changes(self) -> bool:
+        """Whether nothing is left to be read before the changes are."""
+        return self.position is not None and not self.needs_snapshot
+
     def table(self, table: TableId) -> TableState:
         return self.tables.get(str(table), TableState())
 

@@ -40,7 +40,9 @@ class Retaining(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Of one moment. `events` are by topic and what was done. None is what is not known."""
+    """Of one moment. `events` are by topic and what was done. None is what is not known. `is_waiting` says that it
+    reads neither tables nor changes: the database or the cluster is away.
+    """
 
     name: str
     is_streaming: bool
@@ -55,6 +57,7 @@ class Numbers:
     retained: int | None
     events: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
+    is_waiting: bool = False
 
 
 class RetainedWarning:
@@ -125,20 +128,22 @@ class Watching:
     @property
     def numbers(self) -> Numbers:
         capture, progress = self._capture, self._capture.progress
+        is_streaming, follows_changes = capture.is_streaming.is_set(), capture.state.follows_changes
         return Numbers(
             name=capture.name,
-            is_streaming=capture.is_streaming.is_set(),
+            is_streaming=is_streaming,
             rows=progress.read,
             estimate=progress.estimate,
             seconds_left=self._pace.seconds_left(progress.estimate - progress.read),
             transactions=self._envelope.lag.transactions,
             steps=capture.state.step,
-            lag_seconds=self._envelope.lag.seconds(time.time_ns() // 1000) if capture.is_streaming.is_set() else 0.0,
+            lag_seconds=self._envelope.lag.seconds(time.time_ns() // 1000) if follows_changes else 0.0,
             behind=self._behind,
             unit=self._unit,
             retained=self._retained,
             events=dict(self._publisher.events),
             rejected=dict(self._publisher.rejected),
+            is_waiting=follows_changes and not is_streaming,
         )
 
     # --- inside

@@ -352,11 +352,12 @@ def _tell(work: Capture, watching: Watching, done: threading.Event) -> None:
     tables beside them.
     """
     shown, pace = -1, Pace()
-    while not done.is_set() and not work.is_streaming.wait(PROGRESS_SECONDS):
+    while not done.is_set():
+        if work.is_streaming.wait(PROGRESS_SECONDS):
+            shown = work.progress.read
+            print(f"reading changes: {shown:,} rows are read", file=sys.stderr, flush=True)
+            break
         shown = _tell_rows(work, shown, pace)
-    if work.is_streaming.is_set():
-        shown = work.progress.read
-        print(f"reading changes: {shown:,} rows are read", file=sys.stderr, flush=True)
     written, told = 0, time.monotonic()
     while not done.wait(PROGRESS_SECONDS):
         shown = _tell_rows(work, shown, pace)

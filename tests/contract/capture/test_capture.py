@@ -86,6 +86,31 @@ def test_what_passes_is_waited_for(broker, database, name, monkeypatch, caplog):
     assert "waits, and goes on by itself: it is away still" in caplog.text
 
 
+def test_a_capture_whose_database_is_away_does_not_say_that_it_reads_changes(broker, database, name, monkeypatch):
+    source = database.source(name)
+    changes, away = source.changes, threading.Event()
+
+    def sometimes(*given):
+        found = changes(*given)
+        reading = found.read
+
+        def read(seconds):
+            if away.is_set():
+                raise Transient("the database is away")
+            return reading(seconds)
+
+        found.read = read
+        return found
+
+    monkeypatch.setattr(source, "changes", sometimes)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        away.set()
+        wait_until(lambda: not capture.is_streaming.is_set())
+        away.clear()
+        wait_until(capture.is_streaming.is_set)
+
+
 def test_a_second_copy_fences_the_first(broker, database, name):
     first, second = database.source(name), database.source(name)
     looking = database.source(name)

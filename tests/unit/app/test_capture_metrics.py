@@ -91,6 +91,9 @@ def test_a_capture_is_ready_when_it_reads_changes(served):
     assert served.get("/ready") == (503, "shop reads its tables\n")
     served.numbers = dataclasses.replace(NUMBERS, is_streaming=True)
     assert served.get("/ready") == (200, "ready\n")
+    served.numbers = dataclasses.replace(NUMBERS, is_waiting=True)
+    assert served.get("/ready") == (503, "shop waits for its database or the cluster\n")
+    assert "runnel_capture_snapshot_seconds_left" not in {name for name, *_ in served.samples()}
 
 
 def test_every_metric_of_a_capture_is_described(served):

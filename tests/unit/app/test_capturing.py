@@ -16,6 +16,7 @@ from runnel.app.progress import CaptureProgress
 from runnel.app.runner import Runner, Running
 from runnel.capture.errors import DatabaseBusy
 from runnel.capture.sqlite import SqliteSource
+from runnel.capture.sqlite.changes import SqliteChanges
 from runnel.client import Admin, Consumer
 from runnel.pipeline.errors import JavaMissing
 from runnel.pipeline.kafka import Kafka
@@ -136,6 +137,24 @@ def test_a_database_that_is_busy_is_waited_for(broker, database, name, monkeypat
         captures.catch_up(StopRequest())
     assert "waits, and goes on by itself" in caplog.text
     assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob")]
+
+
+def test_a_capture_that_waits_in_the_middle_says_so(broker, database, name, monkeypatch):
+    away, original = threading.Event(), SqliteChanges.read
+
+    def read(changes, seconds):
+        if away.is_set():
+            raise DatabaseBusy(str(database), 60)
+        return original(changes, seconds)
+
+    monkeypatch.setattr(SqliteChanges, "read", read)
+    with capturing(app_of(database, name).captures, Kafka(broker.bootstrap)) as captures:
+        wait_until(lambda: captures.progress[0].doing == "reads changes")
+        away.set()
+        waiting = CaptureProgress(name, "waits for its database or the cluster", 2, 100.0)
+        wait_until(lambda: captures.progress[0] == waiting)
+        away.clear()
+        wait_until(lambda: captures.progress[0].doing == "reads changes")
 
 
 def test_a_run_that_ends_captures_first(broker, database, tmp_path, name, monkeypatch):

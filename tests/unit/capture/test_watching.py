@@ -10,7 +10,7 @@ import pytest
 from runnel.capture.events import Position
 from runnel.capture.lag import Lag
 from runnel.capture.snapshots import Progress
-from runnel.capture.state import State
+from runnel.capture.state import State, TableState
 from runnel.capture.watching import RetainedWarning, Watching
 from runnel.errors import Transient
 
@@ -64,6 +64,20 @@ def test_a_look_asks_how_far_behind_it_is_and_what_is_kept(watching):
     assert (numbers.behind, numbers.unit, numbers.retained) == (7, "bytes", 100)
     assert (numbers.rows, numbers.estimate, numbers.steps, numbers.is_streaming) == (40, 100, 3, False)
     assert (numbers.events, numbers.rejected) == ({("t", "c"): 2}, {"t": 1})
+
+
+def test_a_capture_that_waits_is_behind_and_reads_neither_tables_nor_changes(work, database):
+    lag = Lag()
+    lag.read(1, is_current=True)  # long ago
+    publisher = SimpleNamespace(events=Counter(), rejected=Counter())
+    watching = Watching(work, publisher, SimpleNamespace(lag=lag), lambda: database)
+    numbers = watching.numbers
+    assert (numbers.is_streaming, numbers.is_waiting, numbers.lag_seconds > 1_000) == (False, True, True)
+    work.is_streaming.set()
+    assert watching.numbers.is_waiting is False
+    work.is_streaming.clear()
+    work.state = State("x", Position({}), 3, {"main.orders": TableState()})
+    assert (watching.numbers.is_waiting, watching.numbers.lag_seconds) == (False, 0.0)
 
 
 def test_nothing_is_asked_before_there_is_a_position(watching, work):
