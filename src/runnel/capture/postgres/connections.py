@@ -21,6 +21,14 @@ from runnel.errors import RunnelError
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_SECONDS: Final = 10
+# A server that loses power says nothing: whoever waits for it would wait for hours. An address may say other values.
+LIVENESS: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 30,  # seconds
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+}
 SETTINGS: Final = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
@@ -63,6 +71,7 @@ class Address:
         options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
         given: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
+            **LIVENESS,
             **self._parts,
             "options": f"{self._parts.get('options') or ''} {options}".strip(),
             "client_encoding": "utf8",

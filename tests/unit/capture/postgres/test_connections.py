@@ -1,5 +1,6 @@
-"""Addresses are shown without their passwords."""
+"""Addresses are shown without their passwords, and connections are made by what they say."""
 
+import psycopg
 import pytest
 
 from runnel.capture.postgres.connections import Address, identifier, literal
@@ -30,3 +31,19 @@ def test_an_address_that_is_none_is_told_without_its_password(url):
 def test_names_and_texts_are_quoted():
     assert identifier('a"b', "c") == '"a""b"."c"'
     assert literal("it's \\") == "'it''s \\'"
+
+
+@pytest.mark.parametrize("replication", [False, True])
+def test_a_server_that_falls_silent_is_noticed_unless_the_address_says_otherwise(monkeypatch, replication):
+    given = {}
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **options: given.update(options))
+    Address("postgresql://host/shop", "shop").connect(replication=replication)
+    assert {name: given[name] for name in given if "keepalives" in name or "tcp" in name} == {
+        "keepalives": 1,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }
+    Address("postgresql://host/shop?keepalives_idle=5&tcp_user_timeout=0", "shop").connect(replication=replication)
+    assert (given["keepalives_idle"], given["tcp_user_timeout"], given["keepalives_count"]) == ("5", "0", 3)
