@@ -45,7 +45,12 @@ capture = noun("Capture the changes of a database into topics.")
 
 Name = capture_signals.Name
 Url = Annotated[
-    str, typer.Argument(metavar="URL", help="The database: sqlite:PATH, or the path of a file of SQLite's.")
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="The database: postgresql://USER@HOST:PORT/DATABASE, mariadb://USER@HOST:PORT/DATABASE, sqlite:PATH, "
+        "or the path of a file of SQLite's.",
+    ),
 ]
 
 

@@ -1,8 +1,11 @@
-"""What `runnel capture run` tells on stderr."""
+"""What `runnel capture` tells people: of its arguments, and on stderr while it runs."""
 
 import threading
 from types import SimpleNamespace
 
+import pytest
+
+from runnel.capture.opening import SCHEMES
 from runnel.capture.snapshots import Progress
 from runnel.cli import capture
 
@@ -28,3 +31,10 @@ def test_that_changes_are_read_is_told_once_also_if_they_are_not_for_a_while(mon
     work = SimpleNamespace(progress=Progress(2, 2), is_streaming=Flickering())
     capture._tell(work, Watching(), done)
     assert capsys.readouterr().err == "reading changes: 2 rows are read\n"
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
+def test_the_help_names_the_address_of_every_kind_of_database(kind):
+    (argument,) = capture.Url.__metadata__
+    assert f"{kind}:" in argument.help
+    assert kind in SCHEMES
