@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from runnel.capture.opening import check_name
+from runnel.capture.names import check_name
 from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
 from runnel.capture.tables import TableId
 from runnel.graph.errors import InvalidDeclaration

@@ -122,7 +122,7 @@ class Envelope:
         op: str = change.op
         before, after = change.before, change.after
         if shape.passes is not None:
-            passing = _filtered(shape.passes, change)
+            passing = _filtered(shape.selected, shape.passes, change)
             if passing is None:
                 return
             op, before, after = passing
@@ -320,7 +320,9 @@ class Envelope:
         return key, struct(whole, f"{name}Value", version=1)
 
 
-def _filtered(passes: Callable[[Row], bool], change: Change) -> tuple[str, Row | None, Row | None] | None:
+def _filtered(
+    selected: Selected, passes: Callable[[Row], bool], change: Change
+) -> tuple[str, Row | None, Row | None] | None:
     """The change as those see it who see only the rows that pass; None if they see nothing of it.
 
     A row from before that is not known whole is taken to have passed: a delete of what was never there may be told, but
@@ -333,12 +335,18 @@ def _filtered(passes: Callable[[Row], bool], change: Change) -> tuple[str, Row |
             return change.op, before, after
         if change.op in ("c", "r"):
             return None
-        told = before if before is not None else after
-        assert told is not None
-        return ("d", told, None) if UNKNOWN in told or change.op == "u" or passes(told) else None
+        told = before if before is not None else _key_alone(selected, change)
+        return ("d", told, None) if UNKNOWN in told or passes(told) else None
     if passes(before):
         return ("u", before, after) if is_after else ("d", before, None)
     return ("c", None, after) if is_after else None
+
+
+def _key_alone(selected: Selected, change: Change) -> Row:
+    """The key of the row after a change: the rest of what does not pass must not leave."""
+    assert change.after is not None
+    key = {place for place, _ in selected.key}
+    return tuple(value if place in key else UNKNOWN for place, value in enumerate(change.after))
 
 
 def _writer(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], str]:

@@ -5,18 +5,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from runnel.capture.errors import InvalidName, OptionUnknown, TableMissing, UnknownAddress
+from runnel.capture.errors import OptionUnknown, TableMissing, UnknownAddress
 from runnel.capture.forms import Binary, Decimals
+from runnel.capture.names import check_name
 from runnel.capture.selection import Selection
-from runnel.capture.signals import SUFFIX
 from runnel.capture.source import Source
 from runnel.capture.sqlite import SqliteSource
-
-NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def open_source(
@@ -32,8 +29,10 @@ def open_source(
     tables = source.tables()
     for expression in selection.unmatched(tables):
         raise TableMissing(expression, source.database, [str(table) for table in source.known()])
-    for table in tables:
-        selection.of(source.table(table))  # raises if a column of a key is not there
+    described = [source.table(table) for table in tables]
+    selection.check(described)
+    for table in described:
+        selection.of(table)  # raises if a column of a key is not there
     return source
 
 
@@ -59,12 +58,6 @@ def source_of(
 def _is_mistyped(address: str) -> bool:
     """A URL without its scheme is no file, and is not to be shown as one: it may have a password in it."""
     return ":" in address.partition("@")[0] and "@" in address and not os.path.exists(address)
-
-
-def check_name(what: str, name: str) -> None:
-    """That it can be part of the name of a topic, and that the topic is not that of another capture's signals."""
-    if not NAME.fullmatch(name) or name.endswith(SUFFIX):
-        raise InvalidName(what, name)
 
 
 def _check_options(scheme: str, own: Mapping[str, str]) -> None:

@@ -92,6 +92,20 @@ class Selection:
         """The expressions for tables that fit none of these."""
         return [each for each in self.tables if not any(self._fits(each, str(table)) for table in tables)]
 
+    def check(self, tables: Sequence[Table]) -> None:
+        """InvalidChoice, if an expression that hides or chooses something fits nothing: what it was to hide would leave
+        as it is.
+        """
+        names = [str(table.id) for table in tables]
+        columns = [f"{table.id}.{column.name}" for table in tables for column in table.columns]
+        given = [
+            *(("table", each, names) for each in (*self.keys, *self.rows)),
+            *(("column", each, columns) for each in (*self.hidden, *self.columns, *self.without_columns)),
+        ]
+        for what, expression, known in given:
+            if not any(self._fits(expression, name) for name in known):
+                raise InvalidChoice(what, expression, f"no {what} that is captured fits it")
+
     def of(self, table: Table) -> Selected:
         name = str(table.id)
         key = self._key(table, name)

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from runnel.capture.errors import BrokenSignal, InvalidChoice, NoKey
 from runnel.capture.incremental import stopped, to_be_read
+from runnel.capture.names import SIGNALS
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, topic_of
 from runnel.capture.tables import Table, TableId
@@ -31,7 +32,6 @@ from runnel.client.committed import committed_between
 
 logger = logging.getLogger(__name__)
 
-SUFFIX: Final = ".signals"
 CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 INCREMENTAL: Final = "incremental"
 
@@ -65,7 +65,7 @@ Signal: TypeAlias = Execute | Stop | Pause
 
 
 def signals_topic(name: str) -> str:
-    return f"{topic_of(name)}{SUFFIX}"
+    return f"{topic_of(name)}{SIGNALS}"
 
 
 class Signals:

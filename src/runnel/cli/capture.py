@@ -19,7 +19,8 @@ from runnel.capture.errors import NothingCaptured, OtherCapture
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
 from runnel.capture.lag import Pace
-from runnel.capture.opening import check_name, open_source, source_of
+from runnel.capture.names import check_name
+from runnel.capture.opening import open_source, source_of
 from runnel.capture.outbox import Outbox, check
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.selection import Selection

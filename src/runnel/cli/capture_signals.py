@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from runnel.capture.errors import NothingCaptured
-from runnel.capture.opening import check_name
+from runnel.capture.names import check_name
 from runnel.capture.signals import CONFIGS, signals_topic
 from runnel.capture.state import read_state
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap

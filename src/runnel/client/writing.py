@@ -130,13 +130,17 @@ class _Writing:
                 under_way.append((node, *self._send(node, lanes)))
             except RunnelError as error:
                 errors.append(error)
-        for lane in self._lanes.values():
-            lane.look_ahead()
-        for node, wire, sent in under_way:
-            try:
-                errors += self._count(self._receive(node, wire, sent))
-            except RunnelError as error:
-                errors.append(error)
+        try:
+            for lane in self._lanes.values():
+                lane.look_ahead()
+            while under_way:
+                try:
+                    errors += self._count(self._receive(*under_way.pop(0)))
+                except RunnelError as error:
+                    errors.append(error)
+        finally:
+            for _, wire, _ in under_way:  # what was to be sent next raised
+                wire.close()
         if errors:
             raise min(errors, key=_urgency)
 

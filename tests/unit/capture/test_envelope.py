@@ -188,3 +188,10 @@ def test_a_row_filter_shows_the_rows_that_pass_and_nothing_else(change, expected
     selection = Selection(rows={"public.customers": lambda row: row["email"] is not None})
     records = told(change, selection=selection)
     assert "".join("." if text is None else json.loads(text)["op"] for _, text, _ in records) == expected
+
+
+def test_a_row_that_does_not_pass_leaves_no_more_than_its_key():
+    selection = Selection(rows={"public.customers": lambda row: row["email"] is not None})
+    (_, text, _), (key, tombstone, _) = told(("u", None, (7, "Secret", None)), selection=selection)
+    assert (key, tombstone) == ('{"id":7}', None)
+    assert json.loads(text)["before"] == {"id": 7, "first_name": "", "email": None}

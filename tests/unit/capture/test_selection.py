@@ -28,6 +28,25 @@ def leaving(selection, table=CUSTOMERS):
     return page.keys[0], json.loads(page.values[0])["after"]
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"hidden": {r"public\.customers\.fone": Masked()}},
+        {"columns": [r"public\.customers\.fone"]},
+        {"without_columns": [r"public\.customers\.fone"]},
+        {"rows": {r"public\.customer": bool}},
+        {"keys": {r"public\.customer": ["id"]}},
+    ],
+)
+def test_a_choice_that_fits_nothing_is_refused(choice):
+    with pytest.raises(InvalidChoice, match="that is captured fits it"):
+        Selection(**choice).check([CUSTOMERS])
+
+
+def test_a_choice_that_fits_something_is_not():
+    Selection(hidden={r".*\.email": Masked()}, rows={r"public\..*": bool}).check([CUSTOMERS])
+
+
 def test_tables_are_chosen_by_expressions_for_whole_names_of_any_case():
     assert chosen() == ["orders", "Clicks"]
     assert chosen(tables=[r"main\.orders"]) == ["orders"]

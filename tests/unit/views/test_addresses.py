@@ -14,6 +14,9 @@ from runnel.views.opening import open_store
         ("postgresql://shop:secret@db/shop", "postgresql://shop@db/shop"),
         ("postgresql://shop:se@cr:et@db/shop", "postgresql://shop@db/shop"),
         ("postgresql://db/shop?user=me&password=secret&x=1", "postgresql://db/shop?user=me&password=***&x=1"),
+        ("postgresql://me@db/shop?password=se@cret", "postgresql://me@db/shop?password=***"),
+        ("postgresql://me:se?cr@et@db/shop", "postgresql://me@db/shop"),
+        ("me:secret@db/shop", "me:***@db/shop"),
     ],
 )
 def test_an_address_is_shown_without_its_password(address: str, expected: str) -> None:

@@ -65,7 +65,8 @@ def without(part: Part, rows: Iterable[Bad]) -> list[Span]:
 def failing(part: Part, fails: Fails) -> Iterator[Bad]:
     """Every offset that fails by itself, in their order, out of a part that fails as a whole."""
     # What is still to be looked at, the next one last, with what was said of it. "" is not known: it was not tried.
-    waiting: list[tuple[Part, str | None]] = [(part, "")] if size(part) else []
+    part = [each for each in part if each.end > each.start]
+    waiting: list[tuple[Part, str | None]] = [(part, "")] if part else []
     while waiting:
         this, said = waiting.pop()
         if size(this) == 1:

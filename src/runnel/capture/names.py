@@ -1,0 +1,17 @@
+"""The names of captures, which are part of the names of their topics."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from runnel.capture.errors import InvalidName
+
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+SIGNALS: Final = ".signals"  # what the topic of a capture's signals ends with
+
+
+def check_name(what: str, name: str) -> None:
+    """That it can be part of the name of a topic, and that the topic is not that of another capture's signals."""
+    if not NAME.fullmatch(name) or name.endswith(SIGNALS):
+        raise InvalidName(what, name)
