@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from runnel.app.app import App
 from runnel.app.captured import Captured
+from runnel.app.capturing import opened
 from runnel.app.finding import Finding, told, well
-from runnel.capture.opening import open_source
 from runnel.errors import RunnelError
 
 
@@ -19,7 +19,7 @@ def capture_checks(app: App | None) -> Iterator[Finding]:
 def database(captured: Captured) -> Finding:
     """Nothing is made in it for the asking."""
     try:
-        source = open_source(captured.url, captured.name, captured.selection)
+        source = opened(captured)
     except RunnelError as error:
         return told(captured.where, error)
     try:

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from runnel.capture.errors import TableMissing
 from runnel.capture.names import check_name
+from runnel.capture.outgoing import topic_of_table
 from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
+from runnel.capture.source import Source
 from runnel.capture.tables import TableId
 from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.formats import Debezium
@@ -63,8 +66,8 @@ class Captured:
         self.url = url
         self.prefix = prefix or name
         self.selection = selection
-        self.topics: set[str] = set()
         self._app = app
+        self._tables: dict[str, TableId] = {}  # that the app reads, by their topics
 
     def table(self, name: str, *, key: str | list[str], schema: object, **how: Any) -> Table:
         """A table of the database as a table of the app. `name` is the table's, or `schema.table`; the rest is as of
@@ -77,6 +80,17 @@ class Captured:
         was committed.
         """
         return self._app.stream(self._topic(name), schema=self._format(schema), **how)
+
+    @property
+    def topics(self) -> set[str]:
+        return set(self._tables)
+
+    def check(self, source: Source) -> None:
+        """TableMissing, if the app reads one that is not there: its topic would stay empty without a word."""
+        there = {topic_of_table(self.prefix, table): table for table in source.tables()}
+        for topic, table in self._tables.items():
+            if topic not in there:
+                raise TableMissing(str(table), source.database, [str(each) for each in there.values()])
 
     @property
     def address(self) -> str:
@@ -92,8 +106,8 @@ class Captured:
         if not self.selection.has(found):
             hint = f"name it in tables=[...], which has {', '.join(self.selection.tables)}"
             raise InvalidDeclaration(self.where, "table", f"{name!r} is none that it captures", hint=hint)
-        topic = f"{self.prefix}.{found}"
-        self.topics.add(topic)
+        topic = topic_of_table(self.prefix, found)
+        self._tables[topic] = found
         return topic
 
     def _schema(self) -> str:

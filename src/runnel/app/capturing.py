@@ -83,6 +83,17 @@ def make_topics(captured: Iterable[Captured], kafka: Kafka) -> None:
             kafka.make_topic(topic, configs=TOPIC_CONFIGS)
 
 
+def opened(captured: Captured) -> Source:
+    """Its database, with every table that the app reads. Nothing is made in it for the asking."""
+    source = open_source(captured.url, captured.name, captured.selection)
+    try:
+        captured.check(source)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
 @contextmanager
 def capturing(captured: Sequence[Captured], kafka: Kafka) -> Iterator[Captures]:
     """They run inside of the block."""
@@ -194,8 +205,7 @@ class Capturing:
                 self._capture.run()
 
     def _opened(self) -> WatchedSource:
-        captured = self._captured
-        return WatchedSource(open_source(captured.url, captured.name, captured.selection))
+        return WatchedSource(opened(self._captured))
 
 
 class WatchedSource:

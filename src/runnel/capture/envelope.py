@@ -23,7 +23,7 @@ from runnel.capture.events import Change, Gone, Message, Truncated
 from runnel.capture.forms import quoted
 from runnel.capture.lag import Lag
 from runnel.capture.outbox import Outbox, Router
-from runnel.capture.outgoing import Headers, Outgoing, topic_part
+from runnel.capture.outgoing import Headers, Outgoing, topic_of_table
 from runnel.capture.schema_changes import Read, SchemaChanges
 from runnel.capture.selection import Selected, Selection
 from runnel.capture.source import Source
@@ -198,7 +198,7 @@ class Envelope:
     # --- topics and texts
 
     def topic(self, table: TableId) -> str:
-        return f"{self.prefix}.{topic_part(table.schema)}.{topic_part(table.name)}"
+        return topic_of_table(self.prefix, table)
 
     def is_outbox(self, table: TableId) -> bool:
         return self.router is not None and self.router.has(table)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from runnel.capture.tables import TableId
+
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -52,6 +54,10 @@ class Outgoing:
         if operation is not None:
             page.operations.append(operation)
         self.records += 1
+
+
+def topic_of_table(prefix: str, table: TableId) -> str:
+    return f"{prefix}.{topic_part(table.schema)}.{topic_part(table.name)}"
 
 
 def topic_part(name: str) -> str:

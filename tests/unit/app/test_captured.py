@@ -27,6 +27,7 @@ def test_declaring_looks_for_no_database(app):
         ("shop.sqlite", "customers", "shop.main.customers"),
         (SECRET, "customers", "shop.public.customers"),
         (SECRET, "sales.orders", "shop.sales.orders"),
+        ("shop.sqlite", "my orders", "shop.main.my_orders"),
         ("mariadb://runnel@db.example.org:3306/web", "customers", "shop.web.customers"),
     ],
 )

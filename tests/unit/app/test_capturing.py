@@ -110,6 +110,31 @@ def test_a_database_that_is_missing_ends_the_app_before_spark_starts(broker, tmp
     assert failed.value.hint == "give the path of a file that is there"
 
 
+@pytest.mark.parametrize("wanted", ["custmers", "Customers", "sales.customers"])
+def test_a_table_that_is_not_there_ends_the_app_and_is_what_the_doctor_finds(broker, database, name, wanted):
+    app = App("shop")
+    app.capture(name, f"sqlite:{database}").table(wanted, key="id", schema="id long")
+    wrong = wanted if "." in wanted else f"main.{wanted}"
+    with (
+        pytest.raises(CaptureFailed, match=f'has no table "{wrong}"') as failed,
+        capturing(app.captures, Kafka(broker.bootstrap)),
+    ):
+        pass
+    assert failed.value.hint == "it has main.customers"
+    (finding,) = capture_checks(app)
+    assert (finding.mark, finding.hint) == (Mark.WRONG, "it has main.customers")
+
+
+def test_a_table_whose_name_no_topic_can_have_is_read(broker, database, write, name):
+    write('CREATE TABLE "my orders" (id INTEGER PRIMARY KEY, name TEXT)')
+    write("INSERT INTO \"my orders\" VALUES (1, 'tea')")
+    app = App("shop")
+    orders = app.capture(name, f"sqlite:{database}").table("my orders", key="id", schema="id long, name string")
+    with capturing(app.captures, Kafka(broker.bootstrap)) as captures:
+        captures.catch_up(StopRequest())
+    assert told(broker, orders.topic) == [("r", "tea")]
+
+
 def test_a_capture_that_fails_later_is_told(broker, database, name, monkeypatch):
     app = app_of(database, name)
 
