@@ -18,7 +18,7 @@ from runnel.app.captured import Captured
 from runnel.app.progress import CaptureProgress
 from runnel.capture.capture import Capture
 from runnel.capture.envelope import Envelope
-from runnel.capture.events import Event, Position
+from runnel.capture.events import Ended, Event, Passed, Position
 from runnel.capture.opening import open_source
 from runnel.capture.publisher import TOPIC_CONFIGS, Publisher, admin_of
 from runnel.capture.source import Changes, Source
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds before a database is looked for again
 LOOK_EVERY = 0.1  # seconds, whether all are caught up
+ASK_EVERY = 0.5  # seconds, a database how far its log is read
 
 
 class CaptureFailed(Permanent):
@@ -209,21 +210,28 @@ class Capturing:
 
 
 class WatchedSource:
-    """A source, and how far the reading of its changes is behind: `lag` in seconds, None before it begins."""
+    """A source, and how far the reading of its changes is behind: `lag` in seconds, None before it begins.
+
+    It is caught up when the log is read that was there when reading began. That nothing comes does not say so: a server
+    may be busy with what others wrote. Nor do the times of changes, which are of another clock.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._began = time.time()
         self._told: float | None = None  # when the last change that was read was committed
-        self.is_caught_up = False
         self._is_idle = False
+        self._left: Left | None = None
+        self.is_caught_up = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
     def changes(self, after: Position, until: Position | None = None) -> Changes:
         changes = self._source.changes(after, until)
-        return changes if until is not None else cast(Changes, WatchedChanges(changes, self))
+        if until is not None:
+            return changes
+        self._left = Left(self._source, after)
+        return cast(Changes, WatchedChanges(changes, self))
 
     @property
     def lag(self) -> float | None:
@@ -233,15 +241,47 @@ class WatchedSource:
 
     def before_reading(self) -> None:
         """All that was read before is in the topics."""
-        if self._is_idle or (self._told is not None and self._told >= self._began):
-            self.is_caught_up = True
+        if not self.is_caught_up and self._left is not None:
+            self.is_caught_up = self._left.is_nothing()
 
     def after_reading(self, events: Sequence[Event], seconds: float) -> None:
+        if self._left is not None:
+            self._left.see(events)
         micros = next((each.micros for each in reversed(events) if hasattr(each, "micros")), None)
         if micros is not None:
             self._told, self._is_idle = micros / 1_000_000, False
         elif seconds > 0:
             self._is_idle = True
+
+
+class Left:
+    """What is not read yet of the log that is there now, in the source's unit.
+
+    How far two positions are apart is how far each is behind the log's end, asked one after the other. The later one
+    comes last: what is written in between makes the way that was read too short, never too long.
+    """
+
+    def __init__(self, source: Source, position: Position) -> None:
+        self._source = source
+        self._counted = self._read = position
+        self._amount = source.behind(position)
+        self._asked = -ASK_EVERY
+
+    def see(self, events: Sequence[Event]) -> None:
+        at = next((each.at for each in reversed(events) if isinstance(each, Ended | Passed)), None)
+        if at is not None:
+            self._read = Position(at)
+
+    def is_nothing(self) -> bool:
+        if self._amount > 0 and self._read != self._counted and time.monotonic() - self._asked >= ASK_EVERY:
+            self._count()
+            self._asked = time.monotonic()
+        return self._amount <= 0
+
+    def _count(self) -> None:
+        before, now = self._source.behind(self._counted), self._source.behind(self._read)
+        self._amount = self._amount - (before - now) if now else 0
+        self._counted = self._read
 
 
 class WatchedChanges:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from runnel.app.capturing import WatchedSource
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.events import Began, Change, Ended, Mark, Passed, Position
 from runnel.capture.selection import Selection
@@ -170,6 +171,22 @@ def test_what_is_confirmed_may_be_forgotten_and_what_is_behind_it_stays(database
     assert source.behind(behind) == 0
     database.execute("INSERT INTO orders VALUES (3, 'c', 30)")
     assert rows_of(read_until(source.changes(behind), 1)) == [("c", "orders", None, ("3", "c", "30"))]
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_an_app_is_caught_up_behind_the_log_that_was_there_whoever_wrote_it(database, is_last):
+    source = WatchedSource(database.source(selection=Selection(tables=[rf"{database.schema}\.pairs"])))
+    position = source.prepare()
+    for number in range(20):
+        database.execute(f"INSERT INTO orders VALUES ({number}, 'a', 10)")
+    if is_last:
+        database.execute("INSERT INTO pairs VALUES ('a', 1, 0)")
+    changes, events = source.changes(position), []
+    deadline = time.monotonic() + SECONDS
+    while not source.is_caught_up:
+        assert time.monotonic() < deadline
+        events += changes.read(0.01)
+    assert len(rows_of(events)) == is_last
 
 
 def test_to_prepare_again_changes_nothing(database):

@@ -8,13 +8,15 @@ import threading
 import pytest
 
 from runnel import App, Broker
+from runnel.app import capturing as at_work
 from runnel.app.broker_checks import nouns
 from runnel.app.capture_checks import capture_checks
-from runnel.app.capturing import CaptureFailed, Captures, capturing, make_topics
+from runnel.app.capturing import CaptureFailed, Captures, WatchedSource, capturing, make_topics
 from runnel.app.finding import Mark
 from runnel.app.progress import CaptureProgress
 from runnel.app.runner import Runner, Running
 from runnel.capture.errors import DatabaseBusy
+from runnel.capture.events import Ended, Passed, Position
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.sqlite.changes import SqliteChanges
 from runnel.client import Admin, Consumer
@@ -92,6 +94,61 @@ def test_they_end_when_all_that_was_there_is_in_the_topics(broker, database, wri
             write(f"UPDATE customers SET name = '{change}' WHERE id = 1")
     expected = [("r", "Anne"), ("r", "Bob"), ("u", "Anna")]
     assert told(broker, f"{name}.main.customers") == expected  # the last change was written behind the end
+
+
+class Log:
+    """A source whose log is so long; each reading is given."""
+
+    def __init__(self, end, readings=()):
+        self.end = end
+        self.readings = list(readings)
+
+    def changes(self, after, until=None):
+        return self
+
+    def behind(self, position):
+        return self.end - position.at["lsn"]
+
+    def read(self, seconds):
+        return self.readings.pop(0)
+
+
+NEVER = 4_000_000_000_000_000  # microseconds: the database's clock is far ahead of ours
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [(), (Passed({"lsn": 60}),), (Ended("7", {"lsn": 60}, NEVER),)],
+    ids=["nothing", "of-others", "of-another-clock"],
+)
+def test_a_reading_does_not_say_by_itself_that_the_log_is_read(reading, monkeypatch):
+    monkeypatch.setattr(at_work, "ASK_EVERY", 0)
+    source = WatchedSource(Log(100, [reading, (), (Passed({"lsn": 100}),), ()]))
+    changes = source.changes(Position({"lsn": 40}))
+    seen = []
+    for _ in range(4):
+        changes.read(0.5)
+        seen.append(source.is_caught_up)
+    assert seen == [False, False, False, True]
+
+
+def test_what_is_written_after_the_beginning_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(at_work, "ASK_EVERY", 0)
+    log = Log(100, [(Passed({"lsn": 70}),), (Passed({"lsn": 110}),), ()])
+    source = WatchedSource(log)
+    changes = source.changes(Position({"lsn": 40}))
+    for end in (200, 300):
+        log.end = end
+        changes.read(0.5)
+        assert not source.is_caught_up
+    changes.read(0.5)
+    assert source.is_caught_up
+
+
+def test_a_log_that_was_read_before_is_caught_up_at_once():
+    source = WatchedSource(Log(40, [()]))
+    source.changes(Position({"lsn": 40})).read(0.5)
+    assert source.is_caught_up
 
 
 def test_the_topic_of_an_empty_table_is_there_and_keeps_everything(broker, database, write, name):
