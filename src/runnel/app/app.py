@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
-from runnel.app.captured import Captured, selection_of
+from runnel.app.captured import Captured, check_given, selection_of
 from runnel.capture.selection import RowFilter
 from runnel.graph.alert import Alert, AlertRule, rules
 from runnel.graph.body import Function, check_body, checked_inputs
@@ -168,6 +168,11 @@ class App:
         """
         if any(each.name == name for each in self.captures):
             raise NameTaken(f'capture "{name}"', name)
+        check_given(
+            f'capture "{name}"',
+            lists={"tables": tables, "columns": columns, "mask": mask},
+            mappings={"hash": hash, "where": where, "key": key},
+        )
         selection = selection_of(tables, columns, mask, hash or {}, where or {}, key or {})
         captured = Captured(self, name, url, selection, prefix)
         self.captures.append(captured)

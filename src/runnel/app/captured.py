@@ -29,7 +29,24 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite"
 SCHEMAS = {SQLITE: "main", "postgresql": "public", "postgres": "public"}
+MAPPED = {
+    "hash": '{"customers.email": "pepper"}, columns with their salts',
+    "where": '{"customers": function}, functions of a row by table',
+    "key": '{"customers": "email"}, columns by table',
+}
 OF_DATABASE = ("mariadb", "mysql")  # a schema is what others call a database
+
+
+def check_given(where: str, *, lists: Mapping[str, object], mappings: Mapping[str, object]) -> None:
+    """A text is a sequence to Python: each of its letters would be a name."""
+    for argument, given in lists.items():
+        if isinstance(given, str):
+            hint = f"give a list: {argument}=[{given!r}]"
+            raise InvalidDeclaration(where, argument, f"is the text {given!r} and no list", hint=hint)
+    for argument, given in mappings.items():
+        if given is not None and not isinstance(given, Mapping):
+            what = f"is a {type(given).__name__} and no mapping"
+            raise InvalidDeclaration(where, argument, what, hint=f"write {argument}={MAPPED[argument]}")
 
 
 def selection_of(

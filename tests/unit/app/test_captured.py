@@ -75,6 +75,20 @@ def test_what_leaves_the_database_is_chosen(app):
     assert all(passes({"id": 11}) and not passes({"id": 10}) for passes in chosen.rows.values())
 
 
+@pytest.mark.parametrize("argument", ["tables", "columns", "mask"])
+def test_a_text_is_no_list_of_names(app, argument):
+    with pytest.raises(InvalidDeclaration, match=f"{argument} is the text 'customers.phone'") as refused:
+        app.capture("shop", "shop.sqlite", **{argument: "customers.phone"})
+    assert refused.value.hint == f"give a list: {argument}=['customers.phone']"
+
+
+@pytest.mark.parametrize(("argument", "given"), [("hash", "customers.email"), ("where", len), ("key", ["email"])])
+def test_what_is_said_by_table_or_column_is_a_mapping(app, argument, given):
+    with pytest.raises(InvalidDeclaration, match=f"{argument} is a .* and no mapping") as refused:
+        app.capture("shop", "shop.sqlite", **{argument: given})
+    assert refused.value.hint.startswith(f'write {argument}={{"customers')
+
+
 def test_a_table_that_is_not_captured(app):
     captured = app.capture("shop", "shop.sqlite", tables=["customers"])
     with pytest.raises(InvalidDeclaration, match="'orders' is none that it captures"):
