@@ -66,6 +66,8 @@ class Captures:
         """Return when all that was in the databases is in the topics; they have ended then."""
         while not all(each.is_caught_up for each in self._every):
             self.look()
+            for each in self._every:
+                each.refuse_pause()
             if stopping.wait(LOOK_EVERY):
                 return
         self.stop()
@@ -159,6 +161,16 @@ class Capturing:
                 raise CaptureFailed(self._captured.name, error.what, hint=error.hint) from error
             case error:
                 raise error
+
+    def refuse_pause(self) -> None:
+        """CaptureFailed, if tables are left that are not read while it is paused: it would not catch up."""
+        source, capture = self._source, self._capture
+        if source is None or capture is None or not source.is_caught_up:  # before that, no signals may have been heeded
+            return
+        state = capture.state
+        if state.is_paused and not state.is_complete:
+            hint = f"let it go on: runnel capture resume {self._captured.name}"
+            raise CaptureFailed(self._captured.name, "it is paused, and tables are left to be read", hint=hint)
 
     def stop(self) -> None:
         """After what it is at, which does not wait for a broker that is away."""

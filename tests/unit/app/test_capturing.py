@@ -19,6 +19,7 @@ from runnel.capture.errors import DatabaseBusy
 from runnel.capture.events import Ended, Passed, Position
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.sqlite.changes import SqliteChanges
+from runnel.cli import capture_signals
 from runnel.client import Admin, Consumer
 from runnel.pipeline.errors import JavaMissing
 from runnel.pipeline.kafka import Kafka
@@ -94,6 +95,21 @@ def test_they_end_when_all_that_was_there_is_in_the_topics(broker, database, wri
             write(f"UPDATE customers SET name = '{change}' WHERE id = 1")
     expected = [("r", "Anne"), ("r", "Bob"), ("u", "Anna")]
     assert told(broker, f"{name}.main.customers") == expected  # the last change was written behind the end
+
+
+def test_one_that_is_paused_does_not_catch_up_and_says_so(broker, database, name):
+    app, kafka = app_of(database, name), Kafka(broker.bootstrap)
+    with capturing(app.captures, kafka) as captures:
+        captures.catch_up(StopRequest())
+    capture_signals.pause(name, broker.bootstrap)
+    capture_signals.snapshot(name, bootstrap=broker.bootstrap)
+    with capturing(app.captures, kafka) as captures, pytest.raises(CaptureFailed, match="it is paused") as failed:
+        captures.catch_up(StopRequest())
+    assert failed.value.hint == f"let it go on: runnel capture resume {name}"
+    capture_signals.resume(name, broker.bootstrap)
+    with capturing(app.captures, kafka) as captures:
+        captures.catch_up(StopRequest())
+    assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob")] * 2
 
 
 class Log:
