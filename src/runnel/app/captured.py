@@ -8,6 +8,7 @@ Declaring starts nothing: the database is looked for when the app runs. No text 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from runnel.capture.outgoing import topic_of_table
 from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
 from runnel.capture.source import Source
 from runnel.capture.tables import TableId
+from runnel.errors import Permanent, RunnelError
 from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.formats import Debezium
 from runnel.graph.stream import Stream
@@ -35,6 +37,35 @@ MAPPED = {
     "key": '{"customers": "email"}, columns by table',
 }
 OF_DATABASE = ("mariadb", "mysql")  # a schema is what others call a database
+
+
+class RowFilterFailed(Permanent):
+    """What a function of `where` raised is the cause."""
+
+    def __init__(self, table: str, error: Exception) -> None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        super().__init__(
+            f"the row filter of {table} raised {type(error).__name__}: {error}",
+            hint=f"see {frame.filename}, line {frame.lineno}: it gets a dict of the values as the database tells them",
+        )
+        self.table = table
+
+
+class TellingFilter:
+    """A row filter that says whose it is when it fails. `columns` are those that it needs, if it tells."""
+
+    def __init__(self, table: str, passes: RowFilter) -> None:
+        self._table = table
+        self._passes = passes
+        self.columns: Iterable[str] = getattr(passes, "columns", ())
+
+    def __call__(self, row: Mapping[str, Any]) -> bool:
+        try:
+            return self._passes(row)
+        except RunnelError:
+            raise
+        except Exception as error:
+            raise RowFilterFailed(self._table, error) from error
 
 
 def check_given(where: str, *, lists: Mapping[str, object], mappings: Mapping[str, object]) -> None:
@@ -65,7 +96,7 @@ def selection_of(
         columns=[_column(each) for each in columns],
         hidden=hidden,
         keys={_table(each): [names] if isinstance(names, str) else list(names) for each, names in key.items()},
-        rows={_table(each): passes for each, passes in where.items()},
+        rows={_table(each): TellingFilter(each, passes) for each, passes in where.items()},
     )
 
 

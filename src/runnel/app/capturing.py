@@ -201,6 +201,7 @@ class Capturing:
                 pause = min(2 * pause, LONGEST_PAUSE)
             except Exception as error:  # the app's own thread tells it
                 if not self._stopping.is_set():
+                    error.add_note(f"in {self._captured.where}")  # for a traceback
                     self._failure = error
                 return
 

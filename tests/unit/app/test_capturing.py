@@ -215,8 +215,25 @@ def test_a_capture_that_fails_later_is_told(broker, database, name, monkeypatch)
         raise ValueError("a defect")
 
     monkeypatch.setattr(SqliteSource, "prepare", prepare)
-    with capturing(app.captures, Kafka(broker.bootstrap)) as captures, pytest.raises(ValueError, match="a defect"):
+    with (
+        capturing(app.captures, Kafka(broker.bootstrap)) as captures,
+        pytest.raises(ValueError, match="a defect") as failed,
+    ):
         wait_until(lambda: captures.look() is not None)
+    assert failed.value.__notes__ == [f'in capture "{name}"']
+
+
+def test_what_a_row_filter_raises_is_told_with_its_capture_and_its_line(broker, database, name):
+    app = App("shop")
+    app.capture(name, f"sqlite:{database}", where={"customers": lambda row: row["nmae"] != "Bob"})
+    said = f"capture \"{name}\" has stopped: the row filter of customers raised KeyError: 'nmae'"
+    with (
+        pytest.raises(CaptureFailed, match=said) as failed,
+        capturing(app.captures, Kafka(broker.bootstrap)) as captures,
+    ):
+        wait_until(lambda: captures.look() is not None)
+    assert f"see {__file__}, line " in failed.value.hint
+    assert isinstance(failed.value.__cause__.__cause__, KeyError)
 
 
 def test_a_database_that_is_busy_is_waited_for(broker, database, name, monkeypatch, caplog):
