@@ -175,6 +175,11 @@ class App:
         )
         selection = selection_of(tables, columns, mask, hash or {}, where or {}, key or {})
         captured = Captured(self, name, url, selection, prefix)
+        for other in self.captures:
+            if other.prefix == captured.prefix:
+                hint = "give one of the two another prefix"
+                what = f'is "{other.prefix}", as that of {other.where}: both would write the same topics'
+                raise InvalidDeclaration(captured.where, "prefix", what, hint=hint)
         self.captures.append(captured)
         return captured
 

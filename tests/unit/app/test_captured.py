@@ -42,6 +42,14 @@ def test_a_prefix_is_what_topics_begin_with(app):
     assert captured.table("customers", key="id", schema="id long").topic == "eu.shop.main.customers"
 
 
+@pytest.mark.parametrize("prefix", ["shop", None])
+def test_two_captures_do_not_write_the_same_topics(app, prefix):
+    app.capture("first", "shop.sqlite", prefix=prefix or "second")
+    with pytest.raises(InvalidDeclaration, match='as that of capture "first": both would write the same topics'):
+        app.capture("second", "other.sqlite", prefix=prefix)
+    assert len(app.captures) == 1
+
+
 def test_the_forms_of_values_are_those_that_the_capture_writes(app):
     of_sqlite = app.capture("one", "one.sqlite").stream("t", schema="id long")
     of_postgres = app.capture("two", SECRET).stream("t", schema="id long")
