@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from runnel.app.time_units import check_time_units
 from runnel.capture.errors import TableMissing
 from runnel.capture.names import check_name
 from runnel.capture.outgoing import topic_of_table
@@ -28,6 +29,8 @@ from runnel.views.addresses import shown
 
 if TYPE_CHECKING:
     from runnel.app.app import App
+
+Input = TypeVar("Input", Table, Stream)
 
 SQLITE = "sqlite"
 SCHEMAS = {SQLITE: "main", "postgresql": "public", "postgres": "public"}
@@ -115,30 +118,38 @@ class Captured:
         self.prefix = prefix or name
         self.selection = selection
         self._app = app
-        self._tables: dict[str, TableId] = {}  # that the app reads, by their topics
+        self._inputs: list[tuple[TableId, Table | Stream]] = []  # that the app reads
 
     def table(self, name: str, *, key: str | list[str], schema: object, **how: Any) -> Table:
         """A table of the database as a table of the app. `name` is the table's, or `schema.table`; the rest is as of
         `app.table`.
         """
-        return self._app.table(self._topic(name), key=key, schema=self._format(schema), **how)
+        found = self._found(name)
+        topic = topic_of_table(self.prefix, found)
+        return self._read(found, self._app.table(topic, key=key, schema=self._format(schema), **how))
 
     def stream(self, name: str, *, schema: object, **how: Any) -> Stream:
         """Its changes as a stream of the app. The rest is as of `app.stream`; `time="_source_time"` is when a change
         was committed.
         """
-        return self._app.stream(self._topic(name), schema=self._format(schema), **how)
+        found = self._found(name)
+        topic = topic_of_table(self.prefix, found)
+        return self._read(found, self._app.stream(topic, schema=self._format(schema), **how))
 
     @property
     def topics(self) -> set[str]:
-        return set(self._tables)
+        return {each.topic for _, each in self._inputs}
 
     def check(self, source: Source) -> None:
-        """TableMissing, if the app reads one that is not there: its topic would stay empty without a word."""
+        """That every table is there that the app reads, else its topic would stay empty without a word; and that its
+        times are of the unit that is declared.
+        """
         there = {topic_of_table(self.prefix, table): table for table in source.tables()}
-        for topic, table in self._tables.items():
-            if topic not in there:
+        for table, declared in self._inputs:
+            found = there.get(declared.topic)
+            if found is None:
                 raise TableMissing(str(table), source.database, [str(each) for each in there.values()])
+            check_time_units(str(declared), declared.columns, self.selection.of(source.table(found)))
 
     @property
     def address(self) -> str:
@@ -148,15 +159,17 @@ class Captured:
     def __repr__(self) -> str:
         return f"{self.where} of {self.address}"
 
-    def _topic(self, name: str) -> str:
+    def _found(self, name: str) -> TableId:
         schema, _, table = name.rpartition(".")
         found = TableId(schema or self._schema(), table)
         if not self.selection.has(found):
             hint = f"name it in tables=[...], which has {', '.join(self.selection.tables)}"
             raise InvalidDeclaration(self.where, "table", f"{name!r} is none that it captures", hint=hint)
-        topic = topic_of_table(self.prefix, found)
-        self._tables[topic] = found
-        return topic
+        return found
+
+    def _read(self, table: TableId, declared: Input) -> Input:
+        self._inputs.append((table, declared))
+        return declared
 
     def _schema(self) -> str:
         if self._scheme in OF_DATABASE:
