@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
@@ -24,7 +24,7 @@ from runnel.capture.events import Change, Event, Mark, Position
 from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
-from runnel.capture.signals import heeded
+from runnel.capture.signals import ask_for, heeded
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
@@ -136,6 +136,16 @@ class Capture:
             else:
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)
+            self._forget_gone(tables)
+
+    def _forget_gone(self, tables: Sequence[Table]) -> None:
+        """Those that were to be read, and are not in the snapshot."""
+        there = {str(table.id) for table in tables}
+        state = self.state
+        for name, told in self.state.tables.items():
+            if told.is_left and not told.by_chunks and name not in there:
+                state = state.without(name)
+        self._keep(state)
 
     def _catch_up(self, position: Position, snapshot: Snapshot) -> None:
         """Tell what happened since the snapshot that was not read to its end."""
@@ -146,7 +156,7 @@ class Capture:
         changes = self._source.changes(position, snapshot.position)
         try:
             while not self._stop.is_set() and self.state.position != snapshot.position:
-                self._pass_on(changes.read(WAIT_SECONDS), stream, must_write=True)
+                self._pass_on(changes.read(WAIT_SECONDS), stream, must_write=True, awaited=unread_tables)
         finally:
             changes.close()
 
@@ -229,8 +239,8 @@ class Capture:
             changes.close()
 
     def _heed_signals(self) -> bool:
-        """They take effect in the state, together with the offset behind them. Not so if there are tables that were not
-        there when this began, which may be meant: those are looked for first, by beginning again.
+        """They take effect in the state, together with the offset behind them. Not so if they ask for tables that were
+        not there when this began: those are looked for first, by beginning again.
         """
         now = self._micros()
         if now - self._looked < SIGNAL_MICROS:
@@ -240,7 +250,7 @@ class Capture:
         if end == self.state.signals:
             return True
         tables = self._source.tables()
-        if any(str(table) not in self.state.tables for table in tables):
+        if ask_for(records, self.name, [table for table in tables if str(table) not in self.state.tables]):
             self._looked = 0
             return False
         state = heeded(records, self.name, self.state, tables, self._source.table)
@@ -257,6 +267,7 @@ class Capture:
         reading: Incremental | None = None,
         *,
         must_write: bool = False,
+        awaited: Container[str] = (),
     ) -> None:
         """These events into the topics, and the position behind them."""
         now, out = self._micros(), Outgoing()
@@ -264,7 +275,7 @@ class Capture:
             position, state = self._told_beside(events, stream, reading, out, now)
         else:
             position, state = stream.tell(events, out, now), self.state
-        state = with_tables_of(events, state, position)
+        state = with_tables_of(events, state, position, awaited)
         is_due = 0 < self._heartbeat_micros <= now - self._beaten
         if is_due:
             self._envelope.heartbeat(now, out)

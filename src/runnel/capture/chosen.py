@@ -6,16 +6,16 @@ not there, is forgotten: if it comes back, it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from runnel.capture.errors import NoKey
 from runnel.capture.events import Event, Gone, Position, Redefined
-from runnel.capture.incremental import CHUNK_ROWS, key_columns, stopped, to_be_read
+from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
 from runnel.capture.source import Source
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import Table
+from runnel.capture.tables import Table, TableId
 
 
 class Mode(Enum):
@@ -65,14 +65,22 @@ def with_new(state: State, source: Source, mode: Mode) -> State:
     return state
 
 
-def with_tables_of(events: Sequence[Event], state: State, position: Position) -> State:
-    """A table that was not there before is told of from its first row on; one that is gone is forgotten."""
+def with_tables_of(events: Sequence[Event], state: State, position: Position, awaited: Container[str] = ()) -> State:
+    """A table that was not there before is told of from its first row on; one that is gone is forgotten. Not so those
+    that a snapshot is about to read: it has them as they are.
+    """
     for event in events:
         if isinstance(event, Redefined) and str(event.table.id) not in state.tables:
             state = state.with_table(event.table.id, TableState("complete", None, 0, position.at))
-        elif isinstance(event, Gone) and str(event.table) in state.tables:
-            state = state.without(event.table)
+        elif isinstance(event, Gone) and str(event.table) in state.tables and str(event.table) not in awaited:
+            state = _without(event.table, state)
     return state
+
+
+def _without(table: TableId, state: State) -> State:
+    """One that is being read by chunks may be there again under its name: its chunks will tell."""
+    told = state.table(table)
+    return state.with_table(table, anew(told)) if told.by_chunks and told.is_left else state.without(table)
 
 
 def _new(table: Table, mode: Mode, position: Position) -> TableState:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import InvalidFilter, TableMissing
+from runnel.capture.errors import InvalidFilter, NoKey, TableMissing
 from runnel.capture.events import Change, Event, Gone, Mark, Position, Redefined
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Chunk, Source
@@ -122,7 +122,7 @@ class Incremental:
         elif isinstance(event, Gone):
             self._spoil(event.table)
         elif self._tracker.is_full:
-            self._begin_anew()
+            self._beginanew()
 
     def tell(self, mark: Mark, state: State, position: Position, out: Outgoing, now: int) -> State:
         """The rows of the chunk that belongs here, and the state behind them."""
@@ -169,11 +169,11 @@ class Incremental:
             table = self._source.table(there[name])
             self._readings[name] = Turn(table, self._most)
             if wanted[name].key is not None and wanted[name].columns != key_columns(table):
-                state = state.with_table(name, _anew(wanted[name]))
+                state = state.with_table(name, anew(wanted[name]))
         self._source.settle()  # what was told of them until now was not noted
         return state
 
-    def _begin_anew(self) -> None:
+    def _beginanew(self) -> None:
         """What was told until now is too much to be noted: chunks must see all of it."""
         self._tracker.clear()
         for flight in self._flights.values():
@@ -189,9 +189,12 @@ class Incremental:
             return state
         is_other = told.key is not None and key_columns(chunk.table) != key_columns(reading.table)
         reading.table = chunk.table
+        if not chunk.table.key:
+            logger.error("the snapshot of %s is stopped: %s", name, NoKey(name))
+            return self.follow(state.with_table(name, stopped(told)))
         if is_other:
             logger.warning("%s has another key than before: it is read from its beginning", name)
-            return self.follow(state.with_table(name, _anew(told)))
+            return self.follow(state.with_table(name, anew(told)))
         self._flights[tag] = Flight(name, chunk)
         self._tracker.forget(flight.chunk.sees for flight in self._flights.values())
         return state
@@ -255,7 +258,8 @@ def _key(told: TableState | None) -> object:
     return None if told is None else (told.key, told.where)
 
 
-def _anew(told: TableState) -> TableState:
+def anew(told: TableState) -> TableState:
+    """From its beginning."""
     return replace(told, state="pending", key=None, rows=0, columns=())
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +25,7 @@ from runnel.capture.errors import BrokenSignal, InvalidChoice, NoKey
 from runnel.capture.incremental import stopped, to_be_read
 from runnel.capture.names import SIGNALS
 from runnel.capture.selection import Selection
-from runnel.capture.state import State, topic_of
+from runnel.capture.state import State, TableState, topic_of
 from runnel.capture.tables import Table, TableId
 from runnel.client import positions
 from runnel.client.cluster import Cluster
@@ -122,6 +123,16 @@ def heeded(
     return state
 
 
+def ask_for(records: Iterable[Received], name: str, tables: Sequence[TableId]) -> bool:
+    """Whether a signal asks for one of these tables to be read."""
+    for key, value in records:
+        with suppress(BrokenSignal, InvalidChoice):
+            signal = parse(key, value, name)
+            if isinstance(signal, Execute) and any(_fits(signal.tables, each) for each in tables):
+                return True
+    return False
+
+
 # --- inside
 
 
@@ -137,9 +148,16 @@ def _after(signal: Signal, state: State, tables: Sequence[TableId], table: Calla
         if not table(each).key:
             logger.error("the snapshot of %s is left out: %s", each, NoKey(str(each)))
             continue
-        told = to_be_read(state.tables.get(str(each)), signal.where(each))
-        state = state.with_table(each, told)
+        told = state.tables.get(str(each))
+        state = state.with_table(each, to_be_read(told, _either(told, signal.where(each))))
     return state
+
+
+def _either(told: TableState | None, where: str | None) -> str | None:
+    """What is left of an earlier reading is not forgotten: the rows of both are read."""
+    if told is None or not told.is_left or told.where == where:
+        return where
+    return None if told.where is None or where is None else f"({told.where}\n) OR ({where}\n)"
 
 
 def _stopped(signal: Stop, state: State) -> State:

@@ -7,7 +7,7 @@ import pytest
 
 from runnel.capture.errors import BrokenSignal, InvalidChoice
 from runnel.capture.events import Position
-from runnel.capture.signals import Execute, Pause, Stop, heeded, parse
+from runnel.capture.signals import Execute, Pause, Stop, ask_for, heeded, parse
 from runnel.capture.state import State, TableState
 from tests.unit.capture.customers import CUSTOMERS, LOOSE
 
@@ -101,6 +101,32 @@ def test_tables_that_fit_are_read_from_their_beginning_and_stay_complete_from_wh
     )
     assert found.tables["public.loose"] == complete
     assert 'table "public.loose" cannot be read by chunks: it has no primary key' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("id > 1", "id < 9", "(id > 1\n) OR (id < 9\n)"),
+        ("id > 1", "id > 1", "id > 1"),
+        ("id > 1", None, None),
+        (None, "id < 9", None),
+    ],
+)
+def test_what_is_left_of_a_reading_is_read_with_the_next(first, second, expected):
+    def ask(where):
+        conditions = [{"data-collection": "public.customers", "filter": where}] if where else []
+        return record(
+            "execute-snapshot", {"data-collections": ["public.customers"], "additional-conditions": conditions}
+        )
+
+    state = after(State("sqlite", AT), ask(first), ask(second))
+    assert state.table(CUSTOMERS.id).where == expected
+
+
+def test_only_a_signal_that_asks_for_a_table_means_it():
+    asked = record("execute-snapshot", {"data-collections": ["public.customers"]})
+    assert ask_for([record("pause-snapshot"), (b"shop", b"{"), asked], "shop", [CUSTOMERS.id])
+    assert not ask_for([record("pause-snapshot"), asked], "shop", [LOOSE.id])
 
 
 def test_a_table_that_is_not_captured_is_told(caplog):
