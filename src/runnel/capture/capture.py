@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import InvalidChoice, OtherCapture, TooLongWithoutKey
+from runnel.capture.errors import ChosenOtherwise, InvalidChoice, OtherCapture, TooLongWithoutKey
 from runnel.capture.events import Change, Event, Mark, Position
 from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
@@ -105,6 +105,7 @@ class Capture:
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
+            self._refuse_fewer_tables(self.state.position)
             self._keep(without_gone(self.state, self._source))
         position = self._source.prepare()
         if self.state.position is not None:
@@ -113,6 +114,12 @@ class Capture:
             self._begin_streaming(position)
         if self.state.position is None or self.state.needs_snapshot:
             self._take_snapshot()
+
+    def _refuse_fewer_tables(self, position: Position) -> None:
+        """The place inside of a transaction is a number of events, which those that are not told do not count for."""
+        left = [name for name in self.state.tables if not self._envelope.has(name)]
+        if left and position.index and not self._source.counts_unchosen:
+            raise ChosenOtherwise(self.name, left)
 
     def _begin_streaming(self, position: Position) -> None:
         tables = [self._source.table(table) for table in self._source.tables()]

@@ -101,6 +101,10 @@ class Envelope:
             else None
         )
 
+    def has(self, table: str) -> bool:
+        """Whether a table, as `schema.table`, is chosen."""
+        return self._selection.has(TableId(*table.split(".", 1)))
+
     def recall(self, read: Read) -> None:
         """Know again what a former life has told of tables; `read` gives the committed records of a topic."""
         self._shapes.clear()

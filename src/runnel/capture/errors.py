@@ -11,6 +11,7 @@ Permanent
 ├── CannotCapture         a table is of a kind that has no changes to be seen
 ├── PositionLost          the database's log does not have the place where reading was to go on
 ├── OtherCapture          the topics of this name were written from another database
+├── ChosenOtherwise       fewer tables are chosen, in the middle of a transaction
 ├── UnknownAddress        of no kind of database that we know
 ├── NothingCaptured       no capture of that name has written anything
 ├── InvalidName           a name that cannot be part of the names of topics
@@ -99,6 +100,16 @@ class OtherCapture(Permanent):
     ) -> None:
         super().__init__(f'capture "{name}" has read from {found} before, and this is {connector}', hint=hint)
         self.name = name
+
+
+class ChosenOtherwise(Permanent):
+    def __init__(self, name: str, tables: list[str]) -> None:
+        super().__init__(
+            f'capture "{name}" is in the middle of a transaction, and {", ".join(tables)} is not chosen any more:'
+            " it could not tell what of it was written",
+            hint="run it with the tables as they were until it is through, and choose others then",
+        )
+        self.tables = tables
 
 
 class UnknownAddress(Permanent):

@@ -69,6 +69,7 @@ class Source(Protocol):
     connector: str  # Debezium's name of its kind: postgresql, mariadb, sqlite
     database: str
     unit: str  # of `behind`: bytes, entries
+    counts_unchosen: bool  # whether changes of tables that are not chosen any more are told as `Unchosen`
     fields: Sequence[Mapping[str, Any]]  # Kafka Connect's, of what `Change.source` holds
 
     def prepare(self) -> Position: ...

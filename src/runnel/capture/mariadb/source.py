@@ -37,6 +37,7 @@ FIRST_SERVER, SERVERS = 1_000_000_000, 3_000_000_000  # among which a reader's o
 
 class MariadbSource:
     connector = "mariadb"
+    counts_unchosen = False
     unit = "bytes"
     fields: Sequence[Mapping[str, Any]] = (
         {"type": "int64", "optional": False, "field": "server_id"},

@@ -48,6 +48,7 @@ class PostgresSource:
     """
 
     connector = "postgresql"
+    counts_unchosen = False
     unit = "bytes"
     fields: Sequence[Mapping[str, Any]] = (
         {"type": "string", "optional": True, "field": "sequence"},

@@ -34,6 +34,7 @@ TRIM_PATIENCE = 1.0  # seconds that a trimming waits for the write lock; it can 
 
 class SqliteSource:
     connector: str = "sqlite"
+    counts_unchosen = True
     unit: str = "entries"
     fields: Sequence[Mapping[str, Any]] = (
         {"type": "string", "optional": True, "field": "sequence"},
