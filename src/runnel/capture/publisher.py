@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -131,7 +131,8 @@ class Publisher:
         overdue = 0
         while True:
             try:
-                self._write(parts(), lambda: replace(state(), step=step))
+                with _ended(parts()) as given:
+                    self._write(given, lambda: replace(state(), step=step))
                 break
             except EndUnknown:
                 self._transaction.init()
@@ -156,8 +157,7 @@ class Publisher:
         own = topic_of(self.name), 0
         ticket: Ticket | None = None
         sequences: dict[Place, int] = {}
-        for part in parts:
-            divided = self._divided(part, state().position)
+        for divided in (each for part in parts for each in self._divided(part, state().position)):
             ticket = self._with_places(ticket, [*divided, own])
             contents = {
                 place: column_bodies(*columns, batch_bytes=self._limits.batch_bytes(place[0]))
@@ -181,9 +181,12 @@ class Publisher:
         with durable("capture.state"):
             write(self._cluster, ticket, {place: body})
 
-    def _divided(self, outgoing: Outgoing, position: Position | None) -> Divided:
-        """The records by partition. Those without a key are in the first one, so that they stay in order."""
+    def _divided(self, outgoing: Outgoing, position: Position | None) -> list[Divided]:
+        """The records by partition, and those that are put aside. Those without a key are in the first one, so that
+        they stay in order.
+        """
         found: Divided = {}
+        refused: Divided = {}
         aside = Outgoing()
         for topic, page in outgoing.pages.items():
             places = self._places(topic)
@@ -192,8 +195,8 @@ class Publisher:
             if len(columns[0]):
                 found |= self._by_partition(topic, columns, len(places))
         for topic, page in aside.pages.items():
-            found |= self._by_partition(topic, _columns(page), len(self._places(topic)))
-        return found
+            refused |= self._by_partition(topic, _columns(page), len(self._places(topic)))
+        return [each for each in (found, refused) if each]
 
     def _by_partition(self, topic: str, columns: tuple[Any, ...], count: int) -> Divided:
         if count == 1:
@@ -260,6 +263,16 @@ class Publisher:
 def admin_of(bootstrap: str, settings: Mapping[str, str] | None = None) -> Iterator[Admin]:
     with Admin(bootstrap, settings=dict(settings or {})) as admin:
         yield admin
+
+
+@contextmanager
+def _ended(parts: Iterable[Outgoing]) -> Iterator[Iterable[Outgoing]]:
+    """What makes the parts lets go of what it reads them from, before somebody else makes them again."""
+    try:
+        yield parts
+    finally:
+        if isinstance(parts, Generator):
+            parts.close()
 
 
 def _columns(page: Page) -> tuple[Any, ...]:

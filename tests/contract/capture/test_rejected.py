@@ -6,8 +6,13 @@ import json
 import pytest
 
 from runnel.capture import limits
+from runnel.capture.events import Position
 from runnel.capture.limits import Limits
+from runnel.capture.outgoing import Outgoing
+from runnel.capture.publisher import Publisher, admin_of
+from runnel.capture.state import State
 from runnel.client import Admin
+from runnel.client.cluster import Cluster
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.topics import committed
 
@@ -119,3 +124,17 @@ def test_rows_without_a_key_go_aside_too(broker, database, name):
     rows, rejected = found(broker, name, database, "plain")
     assert [each.value["after"]["note"] for each in rows] == ["a"]
     assert [(each.key, each.value["op"]) for each in rejected] == [(None, "r")]
+
+
+def test_what_goes_aside_does_not_replace_what_goes_there_anyhow(broker, name):
+    topic = f"{name}.x"
+    make(broker, topic, 2_000)
+    out = Outgoing()
+    out.add(topic, "large", "y" * 5_000, 0)
+    out.add(f"{topic}.rejected", "ordinary", "1", 0)
+    with Cluster(broker.bootstrap) as cluster:
+        publisher = Publisher(cluster, name, lambda: admin_of(broker.bootstrap), partitions=1)
+        publisher.open()
+        publisher.publish(out, State("sqlite", Position({"id": 1})))
+    told = committed(broker.bootstrap, topic)[f"{topic}.rejected"]
+    assert {each.key for each in told} == {"ordinary", "large"}
