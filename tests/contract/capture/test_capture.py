@@ -165,7 +165,10 @@ def test_a_table_that_is_chosen_later_is_read_then(broker, database, name):
         caught_up(capture, looking)
     topics = committed(broker.bootstrap, f"{name}.")
     assert [each.op for each in topics[f"{name}.{database.schema}.orders"]] == ["r", "u"]
-    assert [each.op for each in topics[f"{name}.{database.schema}.pairs"]] == ["r", "r", "u"]
+    pairs = [each.op for each in topics[f"{name}.{database.schema}.pairs"]]
+    if source.connector == "mariadb":  # its log has the changes of all tables, chosen or not
+        assert pairs.pop(0) == "c"
+    assert pairs == ["r", "r", "u"]
 
 
 def test_a_heartbeat_comes_when_it_is_asked_for(broker, database, name):

@@ -13,7 +13,7 @@ from runnel.capture.errors import NoKey
 from runnel.capture.selection import Selection
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.signalling import signal, signal_text
-from tests.contract.capture.topics import committed, rebuilt
+from tests.contract.capture.topics import committed, line_of_place, rebuilt
 
 numbers = itertools.count()
 
@@ -123,7 +123,7 @@ def test_tables_that_change_while_they_are_read_converge(lives, database):
         states = dict(capture.state.tables)
     for table in ("orders", "pairs"):
         since = states[f"{database.schema}.{table}"].since
-        found = rebuilt(lives.records(table), complete_from=since.get("id") or since.get("lsn"))
+        found = rebuilt(lives.records(table), complete_from=line_of_place(since))
         assert texts(row.values() for row in found.rows.values()) == texts(database.rows(table))
         read = [each for each in lives.records(table) if each.op == "r"]
         assert {each.value["source"]["snapshot"] for each in read} == {"incremental"}

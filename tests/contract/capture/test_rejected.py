@@ -13,11 +13,11 @@ from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.state import State
 from runnel.client import Admin
 from runnel.client.cluster import Cluster
+from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.topics import committed
 
 numbers = itertools.count()
-NOTES = "CREATE TABLE notes (id INTEGER PRIMARY KEY, note TEXT)"
 
 
 @pytest.fixture
@@ -28,6 +28,11 @@ def name():
 def make(broker, topic, limit):
     with Admin(broker.bootstrap) as admin:
         admin.create(topic, partitions=1, configs={"max.message.bytes": str(limit)})
+
+
+def table_of_notes(database):
+    text = "LONGTEXT" if isinstance(database, MariadbDatabase) else "TEXT"
+    return f"CREATE TABLE notes (id INTEGER PRIMARY KEY, note {text})"
 
 
 def note(number, length):
@@ -42,7 +47,7 @@ def found(broker, name, database, table="notes"):
 
 def test_what_a_topic_does_not_take_goes_aside_and_the_rest_goes_on(broker, database, name):
     """The broker refuses first: nobody asks what it takes before so few bytes."""
-    database.execute(NOTES)
+    database.execute(table_of_notes(database))
     database.execute(note(1, 1), note(2, 5_000), note(3, 3))
     make(broker, f"{name}.{database.schema}.notes", 2_000)
     source, looking = database.source(name), database.source(name)
@@ -72,7 +77,7 @@ def test_what_a_topic_does_not_take_goes_aside_and_the_rest_goes_on(broker, data
 
 def test_the_limit_is_known_before_a_large_value_is_sent(broker, database, name, monkeypatch, caplog):
     monkeypatch.setattr(Limits, "refused", lambda self, error: pytest.fail(f"a broker had to refuse: {error}"))
-    database.execute(NOTES)
+    database.execute(table_of_notes(database))
     database.execute(note(1, 1), note(2, 1_100_000), note(3, 900_000), note(4, 1))
     source, looking = database.source(name), database.source(name)
     with running(capture_of(name, source, broker.bootstrap)) as capture:
@@ -87,7 +92,7 @@ def test_the_limit_is_known_before_a_large_value_is_sent(broker, database, name,
 
 
 def test_many_small_records_are_cut_to_what_the_topic_takes(broker, database, name):
-    database.execute(NOTES)
+    database.execute(table_of_notes(database))
     database.execute(*(note(number, 1_000) for number in range(200)))
     make(broker, f"{name}.{database.schema}.notes", 20_000)
     source, looking = database.source(name), database.source(name)
@@ -100,7 +105,7 @@ def test_many_small_records_are_cut_to_what_the_topic_takes(broker, database, na
 def test_a_limit_that_is_changed_while_it_runs_counts(broker, database, name, monkeypatch):
     monkeypatch.setattr(limits, "OLD_SECONDS", 0.0)
     topic = f"{name}.{database.schema}.notes"
-    database.execute(NOTES)
+    database.execute(table_of_notes(database))
     make(broker, topic, 500_000)
     source, looking = database.source(name), database.source(name)
     with running(capture_of(name, source, broker.bootstrap)) as capture, Admin(broker.bootstrap) as admin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -167,6 +167,11 @@ def line_of(source: dict[str, Any]) -> int:
         number = int(source["file"].rpartition(".")[2])
         return number << 60 | source["pos"] << 24 | source["row"]
     return source.get("line") or source.get("lsn") or 0
+
+
+def line_of_place(at: Mapping[str, Any]) -> int:
+    """The same of a position between transactions."""
+    return line_of({**at, "row": 0}) if "pos" in at else int(at.get("id") or at["lsn"])
 
 
 def _topic(topics: dict[str, list[Seen]], prefix: str, collection: str) -> str:

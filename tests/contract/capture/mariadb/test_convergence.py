@@ -20,7 +20,7 @@ from runnel.client.cluster import Cluster
 from runnel.durable import watched
 from tests.contract.capture.captured_mariadb import MariadbDatabase, plain
 from tests.contract.capture.lives import Died, capture_of, wait_until
-from tests.contract.capture.topics import check_transactions, committed, line_of, rebuilt
+from tests.contract.capture.topics import check_transactions, committed, line_of_place, rebuilt
 
 TABLES = (
     "CREATE TABLE plain (id int PRIMARY KEY, v varchar(9000), n int)",
@@ -111,7 +111,7 @@ def check(database: MariadbDatabase, name: str, bootstrap: str) -> None:
     with database.source(f"{name}-checking").snapshot() as found:
         for table in found.tables():
             rows = [json.loads(json.dumps(plain(table, row))) for piece in found.rows(table) for row in piece]
-            since = line_of({**state.tables[str(table.id)].since, "row": 0})
+            since = line_of_place(state.tables[str(table.id)].since)
             told = rebuilt(topics[f"{name}.{database.schema}.{table.id.name}"], complete_from=since)
             if table.key:
                 keys = [table.columns[place].name for place in table.key]
