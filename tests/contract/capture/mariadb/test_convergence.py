@@ -17,9 +17,9 @@ from runnel.capture import capture as captures
 from runnel.capture.mariadb import changes, snapshot
 from runnel.capture.state import read_state
 from runnel.client.cluster import Cluster
-from runnel.durable import watched
 from tests.contract.capture.captured_mariadb import MariadbDatabase, plain
-from tests.contract.capture.lives import Died, capture_of, wait_until
+from tests.contract.capture.cut_off import lived
+from tests.contract.capture.lives import capture_of
 from tests.contract.capture.topics import check_transactions, committed, line_of_place, rebuilt
 
 TABLES = (
@@ -70,37 +70,10 @@ def write(database: MariadbDatabase, seed: str, transactions: int) -> None:
 def live(database: MariadbDatabase, name: str, bootstrap: str, die_at: str | None) -> bool:
     """One life of a capture, until it is cut off or has nothing left to tell; whether it was cut off."""
     source, looking = database.source(name), database.source(f"{name}-looking")
-    capture = capture_of(name, source, bootstrap, transactions=True)
-    reached: Counter[str] = Counter()
-    errors: list[BaseException] = []
-
-    def die(place: str) -> None:
-        reached[place] += 1
-        if f"{place}:{reached[place]}" == die_at:
-            raise Died(place)
-
-    def run() -> None:
-        try:
-            capture.run()
-        except BaseException as error:
-            errors.append(error)
-
-    def is_over() -> bool:
-        position = capture.state.position
-        is_still = capture.is_streaming.is_set() and position is not None and not position.index
-        return bool(errors) or (is_still and looking.behind(position) == 0)  # type: ignore[arg-type]
-
-    thread = threading.Thread(target=run)
-    with watched(die):
-        thread.start()
-        wait_until(is_over, "an end")
-        capture.stop()
-        thread.join()
-    source.close()
-    for error in errors:
-        if not isinstance(error, Died):
-            raise error
-    return bool(errors)
+    try:
+        return lived(capture_of(name, source, bootstrap, transactions=True), looking, die_at or "")
+    finally:
+        source.close()
 
 
 def check(database: MariadbDatabase, name: str, bootstrap: str) -> None:
