@@ -171,8 +171,9 @@ def test_rows_that_fail_with_the_rows_of_a_table_are_rejected_however_many_they_
 # --- stopped
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("kind", ["view", "stream"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("view", marks=pytest.mark.servers), pytest.param("stream", marks=pytest.mark.soak)]
+)
 def test_a_query_stops_and_names_the_row_and_goes_on_when_the_function_is_mended(scene, kind):
     scene.make("clicks", "payments", partitions=2)
     for number in range(40):

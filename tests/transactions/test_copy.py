@@ -25,8 +25,9 @@ def test_a_copy_that_is_not_exact_is_noticed(found, complaint):
     assert (complaint is None) == (differences(0, ["0", "1", "2"], found.split()) == [])
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("broker", ["runnel", "kafka"])
+@pytest.mark.parametrize(
+    "broker", [pytest.param("runnel", marks=pytest.mark.servers), pytest.param("kafka", marks=pytest.mark.soak)]
+)
 def test_integers_are_copied_exactly_and_in_order(tmp_path, seed, broker):
     assert run(tmp_path, broker, seed, Copy(FEW, partitions=3, generation="mixed", kills=3, largest=300)) == []
 

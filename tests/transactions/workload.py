@@ -54,7 +54,7 @@ from tests.transactions.proxy import NO_FAULTS, Faults, Proxy
 PARTITIONS = 4
 FAULTS = Faults()
 BETWEEN_STEPS = 25  # transactions
-LIMIT = 90.0  # seconds for something that must happen
+LIMIT = 180.0  # seconds for something that must happen
 HURRIED_LIMIT = 30.0
 WEIGHTS = {
     "kill the broker": 2,
