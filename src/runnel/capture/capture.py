@@ -26,7 +26,7 @@ from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
 from runnel.capture.signals import ask_for, heeded
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
-from runnel.capture.source import Snapshot, Source
+from runnel.capture.source import Snapshot, Source, recognize
 from runnel.capture.state import State, TableState
 from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
@@ -105,6 +105,7 @@ class Capture:
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
+            recognize(self._source, self.state.position)
             self._refuse_fewer_tables(self.state.position)
             self._keep(without_gone(self.state, self._source))
         position = self._source.prepare()

@@ -11,6 +11,7 @@ Permanent
 ├── CannotCapture         a table is of a kind that has no changes to be seen
 ├── PositionLost          the database's log does not have the place where reading was to go on
 ├── OtherCapture          the topics of this name were written from another database
+├── OtherDatabase         a database of the right kind that is not the one that was read
 ├── ChosenOtherwise       fewer tables are chosen, in the middle of a transaction
 ├── UnknownAddress        of no kind of database that we know
 ├── NothingCaptured       no capture of that name has written anything
@@ -100,6 +101,18 @@ class OtherCapture(Permanent):
     ) -> None:
         super().__init__(f'capture "{name}" has read from {found} before, and this is {connector}', hint=hint)
         self.name = name
+
+
+class OtherDatabase(Permanent):
+    def __init__(self, name: str, database: str, reason: str) -> None:
+        super().__init__(
+            f'{database} is not the database that capture "{name}" reads: {reason}',
+            hint="give the one that it reads; a file that was moved or copied with its change log will do. If that log "
+            f"is lost, `runnel capture remove {name} {database} --force` forgets how far the capture was",
+        )
+        self.name = name
+        self.database = database
+        self.reason = reason
 
 
 class ChosenOtherwise(Permanent):

@@ -111,3 +111,12 @@ class Source(Protocol):
 
     def remove(self) -> None:
         """Take back what `prepare` made: nothing of ours is left in the database."""
+
+
+def recognize(source: Source, position: Position) -> None:
+    """OtherDatabase, if a source says that a position is not of its database. One that can say so before it makes
+    anything there has a method `recognize`; the others notice it in `prepare` or `changes`.
+    """
+    asked = getattr(source, "recognize", None)
+    if asked is not None:
+        asked(position)

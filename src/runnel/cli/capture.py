@@ -25,7 +25,7 @@ from runnel.capture.outbox import Outbox, check
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.selection import Selection
 from runnel.capture.signals import signals_topic
-from runnel.capture.source import Source
+from runnel.capture.source import Source, recognize
 from runnel.capture.state import State, read_state, topic_of
 from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
 from runnel.cli import capture_signals, choices
@@ -294,13 +294,18 @@ def status(
 
 
 @capture.command()
-def remove(name: Name, url: Url, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def remove(
+    name: Name,
+    url: Url,
+    force: Annotated[bool, typer.Option("--force", help="Also if the database does not know the capture.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
     """Take back what a capture made in its database, and forget how far it was. Its topics stay."""
     source = open_source(url, name, Selection())
     try:
         with Cluster(bootstrap) as cluster, Admin(bootstrap) as admin:
             cluster.reach()
-            _refuse_other(name, source, read_state(cluster, name))
+            _refuse_other(name, source, read_state(cluster, name), is_any=force)
             Transaction(cluster, topic_of(name)).init()  # a copy that still runs is fenced, and writes nothing more
             source.remove()
             for topic in (topic_of(name), signals_topic(name)):
@@ -318,10 +323,14 @@ for verb in capture_signals.VERBS:
 # --- inside
 
 
-def _refuse_other(name: str, source: Source, state: State) -> None:
-    """The database of another kind is not the one that this capture reads, whatever it is."""
+def _refuse_other(name: str, source: Source, state: State, *, is_any: bool = False) -> None:
+    """The database of another kind is not the one that this capture reads, whatever it is. `is_any` takes any of the
+    same kind.
+    """
     if state.connector not in ("", source.connector):
         raise OtherCapture(name, source.connector, state.connector, hint="give the address of the database it reads")
+    if state.position is not None and not is_any:
+        recognize(source, state.position)
 
 
 @contextmanager

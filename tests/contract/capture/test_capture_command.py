@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,11 +13,13 @@ import threading
 
 import pytest
 
+from runnel.capture.selection import Selection
+from runnel.capture.sqlite import SqliteSource
 from runnel.capture.state import read_state, topic_of
 from runnel.cli import main
 from runnel.client import Admin, Producer
 from runnel.client.cluster import Cluster
-from tests.contract.capture.lives import wait_until
+from tests.contract.capture.lives import capture_of, running, wait_until
 from tests.contract.capture.topics import committed
 
 
@@ -88,7 +91,7 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     assert (code, out.splitlines()[0]) == (0, "typed: sqlite, reads changes")
     (path.parent / "other.sqlite").touch()
     code, _, err = run(broker, "status", "typed", path.parent / "other.sqlite")
-    assert (code, "other.sqlite are lost: it has no change log of this capture" in err) == (1, True)
+    assert (code, 'capture "typed" reads: it has no change log of this capture' in err) == (1, True)
     assert run(broker, "remove", "typed", path) == (0, 'removed capture "typed"\n', "")
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%runnel%'").fetchone() == (0,)
@@ -182,3 +185,72 @@ def test_a_capture_of_another_kind_of_database_is_neither_looked_at_nor_removed(
     ]
     with Cluster(broker.bootstrap) as cluster:
         assert read_state(cluster, name).connector == "postgresql"
+
+
+@pytest.fixture
+def captured(broker, path, request):
+    """The name of a capture of the file that has run."""
+    name = f"of-{request.node.callspec.id}" if hasattr(request.node, "callspec") else "of-one"
+    source = SqliteSource(path, name, Selection().has)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+    source.close()
+    return name
+
+
+def traces(path):
+    """How many tables and triggers of ours are in a file."""
+    connection = sqlite3.connect(path)
+    (count,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%runnel%'").fetchone()
+    connection.close()
+    return count
+
+
+def other_file(path, name, *, has_log):
+    other = path.parent / "other.sqlite"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    connection.close()
+    if has_log:
+        source = SqliteSource(other, name, Selection().has)
+        source.prepare()
+        source.close()
+    return other
+
+
+@pytest.mark.parametrize(
+    ("has_log", "reason"),
+    [
+        pytest.param(False, "it has no change log of this capture", id="without"),
+        pytest.param(True, "its change log is another one", id="other", marks=pytest.mark.servers),
+    ],
+)
+def test_another_file_than_the_captured_one_is_refused_and_nothing_is_made_in_it(
+    broker, path, run, captured, has_log, reason
+):
+    other = other_file(path, captured, has_log=has_log)
+    before = traces(path), traces(other)
+    for command in ("remove", "run", "status"):
+        code, out, err = run(broker, command, captured, other)
+        assert (code, out) == (1, "")
+        assert err.splitlines()[-2:] == [
+            f'error: {other} is not the database that capture "{captured}" reads: {reason}',
+            "hint: give the one that it reads; a file that was moved or copied with its change log will do. If that "
+            f"log is lost, `runnel capture remove {captured} {other} --force` forgets how far the capture was",
+        ]
+    assert (traces(path), traces(other)) == before
+    with Cluster(broker.bootstrap) as cluster:
+        assert set(read_state(cluster, captured).tables) == {"main.clicks", "main.orders"}
+    assert run(broker, "remove", captured, other, "--force") == (0, f'removed capture "{captured}"\n', "")
+    assert traces(other) == 0
+    with Cluster(broker.bootstrap) as cluster:
+        assert read_state(cluster, captured).position is None
+
+
+@pytest.mark.servers  # it takes its time
+def test_a_file_that_was_moved_is_the_captured_one(broker, path, run, captured):
+    moved = shutil.move(path, path.parent / "moved.sqlite")
+    code, out, _ = run(broker, "status", captured, moved, "--json")
+    assert (code, json.loads(out)["behind"]) == (0, 0)
+    assert run(broker, "remove", captured, moved) == (0, f'removed capture "{captured}"\n', "")
+    assert traces(moved) == 0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from runnel.capture.errors import DatabaseBusy
+from runnel.capture.errors import DatabaseBusy, OtherDatabase
 from runnel.capture.events import Position
 from runnel.capture.forms import Binary
 from runnel.capture.source import Chunk, Snapshot
@@ -63,6 +63,19 @@ class SqliteSource:
 
     def close(self) -> None:
         self._connection.close()
+
+    def recognize(self, position: Position) -> None:
+        """OtherDatabase, if a position is of another file. Its change log tells, which goes with a file that is moved
+        or copied.
+        """
+        with told(self._path):
+            if not self._keeping.is_made():
+                reason = "it has no change log of this capture"
+            elif self._keeping.kept().log != position.at["log"]:
+                reason = "its change log is another one"
+            else:
+                return
+        raise OtherDatabase(self._names.capture, self._path, reason)
 
     def prepare(self) -> Position:
         with told(self._path):
