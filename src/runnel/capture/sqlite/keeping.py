@@ -9,7 +9,9 @@ ever given twice; a counter of SQLite's own (AUTOINCREMENT) could be set back by
 
 When a table has other columns than its triggers know, they are made anew, and the rows that hold something in a column
 that was not captured are logged as they are. A table that was made anew, or whose triggers somebody has dropped, is
-logged as emptied, and then with all of its rows.
+logged as emptied, and then with all of its rows. One that is gone is logged as emptied, too: it may come back with
+others. If it does so before its end was read, it is logged with the rows that it has by then; otherwise whoever reads
+knows that it is a new one, and reads them.
 """
 
 from __future__ import annotations
@@ -56,14 +58,16 @@ class Keeping:
     def is_chosen(self, table: TableId) -> bool:
         return self._chosen(table)
 
-    def make(self) -> None:
-        """What is missing, for the tables as they are."""
+    def make(self, read: int | None = None) -> None:
+        """What is missing, for the tables as they are. `read` is the line up to which the log was read by whom it is
+        made for; None if nobody did.
+        """
         if self.is_made() and not self._differences():
             return
         with durable("capture.sqlite.make"), writing(self._connection):
             if not self.is_made():
                 self._make_log()
-            self._follow(tells_rows=False)
+            self._follow(tells_rows=False, read=read)
 
     def follow(self) -> bool:
         """Keep in step with tables that were changed, made or dropped while we were reading; whether any were."""
@@ -125,7 +129,7 @@ class Keeping:
             for number, shape in by_table.values()
         )
 
-    def _follow(self, *, tells_rows: bool) -> None:
+    def _follow(self, *, tells_rows: bool, read: int | None = None) -> None:
         kept = self.kept().shapes
         tables = {table.name for table in self.chosen_tables()}
         by_table = {shape.table: number for number, shape in kept.items()}
@@ -136,7 +140,8 @@ class Keeping:
             shape = shape_of(self._connection, name)
             old = by_table.get(name)
             if old is None:
-                self._capture(shape, [Entry.CREATE] if tells_rows else [])
+                is_told = tells_rows or (read is not None and self._ends_behind(read, name))
+                self._capture(shape, [Entry.CREATE] if is_told else [])
             elif kept[old] != shape or not self._has_first_word(old, shape):
                 self._capture_again(old, kept[old], shape)
 
@@ -168,7 +173,9 @@ class Keeping:
         is_there = any(table.name == shape.table for table in tables_of(self._connection))
         self._drop(number, shape)
         if not is_there:
-            self._connection.execute(Triggers(self._names, number, shape).log_mark(Entry.GONE))
+            triggers = Triggers(self._names, number, shape)
+            for entry in (Entry.EMPTIED, Entry.GONE):
+                self._connection.execute(triggers.log_mark(entry))
 
     def _drop(self, number: int, shape: Shape) -> None:
         for statement in Triggers(self._names, number, shape).drop():
@@ -181,6 +188,15 @@ class Keeping:
         has = len(found) - len(log_columns(0).split(",")) - 1
         for place in range(has, count):
             self._connection.execute(f"ALTER TABLE {self._names.log} ADD COLUMN c{place}")
+
+    def _ends_behind(self, line: int, table: str) -> bool:
+        """Whether the log tells behind a line that a table of this name is gone: whoever has read up to there takes the
+        one that is there now for that one, and for complete.
+        """
+        found = self._connection.execute(
+            f"SELECT DISTINCT shape FROM {self._names.log} WHERE id > ? AND op = {int(Entry.GONE)}", [line]
+        ).fetchall()
+        return any(self.shape(number).table == table for (number,) in found)
 
     def _has_triggers(self, number: int, shape: Shape) -> bool:
         wanted = Triggers(self._names, number, shape).names

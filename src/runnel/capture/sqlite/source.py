@@ -59,6 +59,7 @@ class SqliteSource:
         self._keeping = Keeping(self._connection, self._names, chosen)
         self._chunks = Chunks(self._path, self._connection, self._keeping, self._names, binary)
         self._changes: SqliteChanges | None = None
+        self._read: int | None = None  # the line up to which the log was read
         self._trimmed = (0, 0.0)  # up to which line, and when
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class SqliteSource:
 
     def recognize(self, position: Position) -> None:
         """OtherDatabase, if a position is of another file. Its change log tells, which goes with a file that is moved
-        or copied.
+        or copied. `prepare` knows from here on what was read.
         """
         with told(self._path):
             if not self._keeping.is_made():
@@ -74,12 +75,13 @@ class SqliteSource:
             elif self._keeping.kept().log != position.at["log"]:
                 reason = "its change log is another one"
             else:
+                self._read = position.at["id"]
                 return
         raise OtherDatabase(self._names.capture, self._path, reason)
 
     def prepare(self) -> Position:
         with told(self._path):
-            self._keeping.make()
+            self._keeping.make(self._read)
             line, days = last_line(self._connection, self._names)
             return Position(position_at(self._keeping.kept().log, line, days))
 

@@ -117,6 +117,36 @@ def test_a_dropped_table_is_gone_and_a_new_one_is_there_with_its_rows(orders):
     assert [(each.op, each.after) for each in events if isinstance(each, Change)] == [("c", (1,))]
 
 
+def make_again(orders):
+    """For somebody who has read up to the position."""
+    orders.write("CREATE TABLE orders (id INTEGER PRIMARY KEY, n)", "INSERT INTO orders VALUES (7, 7)")
+    found = orders.source()
+    found.recognize(orders.position)
+    found.prepare()
+
+
+def test_a_table_that_comes_back_before_its_end_was_read_is_told_of_with_the_rows_that_it_has(orders):
+    orders.prepare()
+    before = orders.position
+    orders.write("DROP TABLE orders")
+    orders.events()
+    orders.position = before  # nobody has kept what was read
+    make_again(orders)
+    told = [type(each) for each in orders.events() if isinstance(each, Change | Truncated | Gone)]
+    assert told == [Truncated, Gone, Change]
+
+
+def test_a_table_that_comes_back_after_its_end_was_read_is_left_to_be_read_as_a_new_one(orders):
+    orders.prepare()
+    orders.write("DROP TABLE orders")
+    told = [type(each) for each in orders.events() if isinstance(each, Change | Truncated | Gone)]
+    assert told == [Truncated, Gone]
+    make_again(orders)
+    assert orders.told() == []
+    orders.write("INSERT INTO orders VALUES (8, 8)")
+    assert orders.told() == [("c", None, (8, 8))]
+
+
 def test_a_column_cannot_be_dropped_while_its_table_is_captured(orders):
     """As docs/howto/capture-a-database.md says, with the remedy."""
     orders.prepare()
