@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import ChosenOtherwise, InvalidChoice, OtherCapture, TooLongWithoutKey
+from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.events import Change, Event, Mark, Position
 from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
@@ -110,7 +110,9 @@ class Capture:
             self._keep(without_gone(self.state, self._source))
         position = self._source.prepare()
         if self.state.position is not None:
-            self._keep(with_new(self.state, self._source, self._reading.mode))
+            state = with_new(self.state, self._source, self._reading.mode)
+            self._refuse_same_topics(state.tables)
+            self._keep(state)
         elif self._reading.mode is not Mode.INITIAL:
             self._begin_streaming(position)
         if self.state.position is None or self.state.needs_snapshot:
@@ -124,7 +126,7 @@ class Capture:
 
     def _begin_streaming(self, position: Position) -> None:
         tables = [self._source.table(table) for table in self._source.tables()]
-        self._refuse_same_topics(tables)
+        self._refuse_same_topics(str(table.id) for table in tables)
         self._keep(streaming_from(position, self._source.connector, tables, self._reading.mode))
 
     # --- the snapshot
@@ -132,7 +134,7 @@ class Capture:
     def _take_snapshot(self) -> None:
         with self._source.snapshot() as snapshot:
             tables = snapshot.tables()
-            self._refuse_same_topics(tables)
+            self._refuse_same_topics(str(table.id) for table in tables)
             if self.state.position is None:
                 pending = {str(table.id): TableState() for table in tables}
                 begun = State(self._source.connector, snapshot.position, 0, pending)
@@ -221,13 +223,13 @@ class Capture:
         self.progress.read += len(piece.rows)
         return out
 
-    def _refuse_same_topics(self, tables: Sequence[Table]) -> None:
+    def _refuse_same_topics(self, tables: Iterable[str]) -> None:
         """Two tables whose topics have the same name would be one to those who read it."""
-        named: dict[str, TableId] = {}
-        for table in tables:
-            other = named.setdefault(self._envelope.topic(table.id), table.id)
-            if other != table.id:
-                raise InvalidChoice("table", str(table.id), f"its topic would be the same as that of {other}")
+        named: dict[str, str] = {}
+        for name in tables:
+            topic = self._envelope.topic(TableId(*name.split(".", 1)))
+            if named.setdefault(topic, name) != name:
+                raise SameTopic(name, named[topic], topic)
 
     # --- the stream
 
@@ -284,6 +286,8 @@ class Capture:
         else:
             position, state = stream.tell(events, out, now), self.state
         state = with_tables_of(events, state, position, awaited)
+        if state.tables.keys() != self.state.tables.keys():
+            self._refuse_same_topics(state.tables)
         is_due = 0 < self._heartbeat_micros <= now - self._beaten
         if is_due:
             self._envelope.heartbeat(now, out)

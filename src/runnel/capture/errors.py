@@ -9,6 +9,7 @@ Permanent
 ├── DatabaseUnusable      it is there, and cannot be read or written
 ├── TableMissing          a table that is to be captured is not there
 ├── CannotCapture         a table is of a kind that has no changes to be seen
+├── SameTopic             two tables whose names make the name of one topic
 ├── PositionLost          the database's log does not have the place where reading was to go on
 ├── OtherCapture          the topics of this name were written from another database
 ├── OtherDatabase         a database of the right kind that is not the one that was read
@@ -83,6 +84,16 @@ class CannotCapture(Permanent):
         super().__init__(f'table "{table}" cannot be captured: {reason}', hint=hint)
         self.table = table
         self.reason = reason
+
+
+class SameTopic(Permanent):
+    def __init__(self, table: str, other: str, topic: str) -> None:
+        super().__init__(
+            f'table "{table}" cannot be captured beside "{other}": the topic of both would be {topic}',
+            hint="rename one of them, or leave one out with --without-tables",
+        )
+        self.tables = (table, other)
+        self.topic = topic
 
 
 class PositionLost(Permanent):

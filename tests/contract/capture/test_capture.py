@@ -8,13 +8,14 @@ from collections import Counter
 import pytest
 
 from runnel.capture import capture as captures
-from runnel.capture.errors import OtherCapture, TooLongWithoutKey
+from runnel.capture.errors import OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.selection import Selection
 from runnel.capture.snapshots import pieces
 from runnel.capture.tables import TableId
 from runnel.client.errors import Fenced, Overdue, TransactionLost
 from runnel.client.transaction import Transaction
 from runnel.errors import Transient
+from tests.contract.capture.conftest import SqliteDatabase
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.topics import check_transactions, committed, rebuilt
 
@@ -169,6 +170,47 @@ def test_a_table_that_is_chosen_later_is_read_then(broker, database, name):
     if source.connector == "mariadb":  # its log has the changes of all tables, chosen or not
         assert pairs.pop(0) == "c"
     assert pairs == ["r", "r", "u"]
+
+
+def same_topic(database, name):
+    """What is said of the tables a_b and a$b."""
+    tables = rf'table "{database.schema}\.a_b" cannot be captured beside "{database.schema}\.a\$b": '
+    return rf"{tables}the topic of both would be {name}\.{database.schema}\.a_b"
+
+
+def test_a_table_that_comes_later_with_the_topic_of_another_is_refused_at_the_next_start(broker, database, name):
+    database.execute("CREATE TABLE a$b (id INTEGER PRIMARY KEY)")
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        caught_up(capture, looking)
+    database.execute("CREATE TABLE a_b (id INTEGER PRIMARY KEY)")
+    with pytest.raises(SameTopic, match=same_topic(database, name)):
+        capture_of(name, database.source(name), broker.bootstrap).run()
+
+
+def test_a_table_that_comes_while_it_runs_with_the_topic_of_another_ends_it_before_a_row_is_told(
+    broker, tmp_path, name
+):
+    database = SqliteDatabase(tmp_path / "shop.sqlite")
+    database.execute("CREATE TABLE a$b (id INTEGER PRIMARY KEY)", "INSERT INTO a$b VALUES (1)")
+    work, refused = capture_of(name, database.source(name), broker.bootstrap), []
+
+    def run():
+        with pytest.raises(SameTopic, match=same_topic(database, name)) as failed:
+            work.run()
+        refused.append(failed)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_until(work.is_streaming.is_set)
+        database.execute("CREATE TABLE a_b (id INTEGER PRIMARY KEY)", "INSERT INTO a_b VALUES (2)")
+        wait_until(lambda: refused)
+    finally:
+        work.stop()
+        thread.join()
+    database.close()
+    assert [each.key for each in committed(broker.bootstrap, f"{name}.")[f"{name}.main.a_b"]] == ['{"id":1}']
 
 
 def test_a_heartbeat_comes_when_it_is_asked_for(broker, database, name):
