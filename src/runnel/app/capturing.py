@@ -50,10 +50,13 @@ class Captures:
     def progress(self) -> tuple[CaptureProgress, ...]:
         return tuple(each.progress for each in self._every)
 
-    def start(self) -> None:
+    def open(self) -> None:
         """What is wrong with a database for good is told at once."""
         for each in self._every:
             each.open()
+
+    def start(self) -> None:
+        """They are open."""
         for each in self._every:
             each.start()
 
@@ -98,14 +101,24 @@ def opened(captured: Captured) -> Source:
 
 
 @contextmanager
-def capturing(captured: Sequence[Captured], kafka: Kafka) -> Iterator[Captures]:
-    """They run inside of the block."""
+def looked_for(captured: Sequence[Captured], kafka: Kafka) -> Iterator[Captures]:
+    """Their databases are there and have the tables that the app reads, or are waited for. They run inside of the
+    block, from `start` on.
+    """
     captures = Captures(captured, kafka)
     try:
-        captures.start()
+        captures.open()
         yield captures
     finally:
         captures.stop()
+
+
+@contextmanager
+def capturing(captured: Sequence[Captured], kafka: Kafka) -> Iterator[Captures]:
+    """They run inside of the block."""
+    with looked_for(captured, kafka) as captures:
+        captures.start()
+        yield captures
 
 
 class Capturing:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from runnel.app.app import App
-from runnel.app.capturing import Captures, capturing, make_topics
+from runnel.app.capturing import Captures, looked_for, make_topics
 from runnel.app.code import code_of, keep_code
 from runnel.app.handover import Handover
 from runnel.app.observation import observation
@@ -111,22 +111,24 @@ class Runner:
         try:
             place = place_of(self._app, running)
             captured = self._app.captures if running.held is None else []  # a test plays what they would write
-            self._check_inputs(place.kafka)
-            settle_all(place, self._app.graph.outputs, self._stopping.is_set)
-            for output in self._app.graph.outputs:
-                Repartition(output, place.directory_of(output.name)).settle()
-            check_outputs(place, self._app.graph.outputs)
             names = [output.name for output in self._app.graph.outputs]
             rules = (*self._app.alerts, *running.alerts)
-            with (
-                capturing(captured, place.kafka) as self._captures,
-                observation(place, names, rules, self._is_troubled, running.metrics) as self._watching,
-            ):
-                if running.until_caught_up:
-                    self._captures.catch_up(self._stopping)
-                self._run(place, when_started)
+            with looked_for(captured, place.kafka) as self._captures:  # a table that is mistyped gets no topic
+                self._check_inputs(place.kafka)
+                self._settle(place)
+                with observation(place, names, rules, self._is_troubled, running.metrics) as self._watching:
+                    self._captures.start()
+                    if running.until_caught_up:
+                        self._captures.catch_up(self._stopping)
+                    self._run(place, when_started)
         finally:
             lock.release()
+
+    def _settle(self, place: Place) -> None:
+        settle_all(place, self._app.graph.outputs, self._stopping.is_set)
+        for output in self._app.graph.outputs:
+            Repartition(output, place.directory_of(output.name)).settle()
+        check_outputs(place, self._app.graph.outputs)
 
     def stop(self) -> None:
         """Finish the batches under way, and end. May be called from any thread, and from a signal's handler."""

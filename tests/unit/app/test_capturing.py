@@ -198,6 +198,16 @@ def test_a_table_that_is_not_there_ends_the_app_and_is_what_the_doctor_finds(bro
     assert (finding.mark, finding.hint) == (Mark.WRONG, "it has main.customers")
 
 
+def test_a_table_that_is_mistyped_leaves_no_topic_behind(broker, database, tmp_path, name):
+    app = App("shop")
+    customers = app.capture(name, f"sqlite:{database}").table("custmers", key="id", schema="id long")
+    app.view(customers.changes(), key="id", name="copy")(lambda changes: changes)
+    with pytest.raises(CaptureFailed, match=r'has no table "main\.custmers"'):
+        Runner(app, Running(broker.bootstrap, tmp_path / "data")).run()
+    with Admin(broker.bootstrap) as admin:
+        assert not [topic.name for topic in admin.topics() if topic.name.startswith(f"{name}.")]
+
+
 def test_a_table_whose_name_no_topic_can_have_is_read(broker, database, write, name):
     write('CREATE TABLE "my orders" (id INTEGER PRIMARY KEY, name TEXT)')
     write("INSERT INTO \"my orders\" VALUES (1, 'tea')")
