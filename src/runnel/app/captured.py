@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from runnel.app.declared_columns import ColumnWarnings, check_columns
 from runnel.app.time_units import check_time_units
 from runnel.capture.errors import TableMissing
 from runnel.capture.names import check_name
@@ -20,6 +21,7 @@ from runnel.capture.outgoing import topic_of_table
 from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
 from runnel.capture.source import Source
 from runnel.capture.tables import TableId
+from runnel.capture.tables import Table as SourceTable
 from runnel.errors import Permanent, RunnelError
 from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.formats import Debezium
@@ -119,6 +121,7 @@ class Captured:
         self.selection = selection
         self._app = app
         self._inputs: list[tuple[TableId, Table | Stream]] = []  # that the app reads
+        self._warnings = ColumnWarnings()
 
     def table(self, name: str, *, key: str | list[str], schema: object, **how: Any) -> Table:
         """A table of the database as a table of the app. `name` is the table's, or `schema.table`; the rest is as of
@@ -141,15 +144,24 @@ class Captured:
         return {each.topic for _, each in self._inputs}
 
     def check(self, source: Source) -> None:
-        """That every table is there that the app reads, else its topic would stay empty without a word; and that its
-        times are of the unit that is declared.
+        """That every table is there that the app reads, else its topic would stay empty without a word; that it has
+        the columns, and that its times are of the unit that is declared.
         """
         there = {topic_of_table(self.prefix, table): table for table in source.tables()}
         for table, declared in self._inputs:
             found = there.get(declared.topic)
             if found is None:
                 raise TableMissing(str(table), source.database, [str(each) for each in there.values()])
-            check_time_units(str(declared), declared.columns, self.selection.of(source.table(found)))
+            selected = self.selection.of(source.table(found))
+            check_columns(str(declared), declared.columns, selected)
+            check_time_units(str(declared), declared.columns, selected)
+
+    def see(self, table: SourceTable) -> None:
+        """A table is another one from here on: warn of columns that the app reads and that it does not have."""
+        topic = topic_of_table(self.prefix, table.id)
+        for _, declared in self._inputs:
+            if declared.topic == topic:
+                self._warnings.see(str(declared), declared.columns, self.selection.of(table))
 
     @property
     def address(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -18,10 +18,11 @@ from runnel.app.captured import Captured
 from runnel.app.progress import CaptureProgress
 from runnel.capture.capture import Capture
 from runnel.capture.envelope import Envelope
-from runnel.capture.events import Ended, Event, Passed, Position
+from runnel.capture.events import Ended, Event, Passed, Position, Redefined
 from runnel.capture.opening import open_source
 from runnel.capture.publisher import TOPIC_CONFIGS, Publisher, admin_of
 from runnel.capture.source import Changes, Source
+from runnel.capture.tables import Table
 from runnel.client.cluster import Cluster
 from runnel.errors import Permanent, RunnelError, Transient
 from runnel.pipeline.kafka import Kafka
@@ -232,18 +233,24 @@ class Capturing:
                 self._capture.run()
 
     def _opened(self) -> WatchedSource:
-        return WatchedSource(opened(self._captured))
+        return WatchedSource(opened(self._captured), self._captured.see)
+
+
+def unseen(table: Table) -> None:
+    """Of tables that are redefined where nobody asks."""
 
 
 class WatchedSource:
     """A source, and how far the reading of its changes is behind: `lag` in seconds, None before it begins.
 
     It is caught up when the log is read that was there when reading began. That nothing comes does not say so: a server
-    may be busy with what others wrote. Nor do the times of changes, which are of another clock.
+    may be busy with what others wrote. Nor do the times of changes, which are of another clock. `see` is called with
+    tables whose columns are others.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, see: Callable[[Table], None] = unseen) -> None:
         self._source = source
+        self._see = see
         self._told: float | None = None  # when the last change that was read was committed
         self._is_idle = False
         self._left: Left | None = None
@@ -273,6 +280,9 @@ class WatchedSource:
     def after_reading(self, events: Sequence[Event], seconds: float) -> None:
         if self._left is not None:
             self._left.see(events)
+        for event in events:
+            if isinstance(event, Redefined):
+                self._see(event.table)
         micros = next((each.micros for each in reversed(events) if hasattr(each, "micros")), None)
         if micros is not None:
             self._told, self._is_idle = micros / 1_000_000, False

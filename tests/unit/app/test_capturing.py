@@ -208,6 +208,24 @@ def test_a_table_that_is_mistyped_leaves_no_topic_behind(broker, database, tmp_p
         assert not [topic.name for topic in admin.topics() if topic.name.startswith(f"{name}.")]
 
 
+@pytest.mark.servers  # it takes its time
+def test_a_column_that_is_renamed_while_the_app_runs_is_warned_of_once(broker, database, write, name, caplog):
+    def written():
+        with Consumer(broker.bootstrap, f"{name}.main.customers") as records:
+            return len(list(records))
+
+    with capturing(app_of(database, name).captures, Kafka(broker.bootstrap)) as captures:
+        wait_until(lambda: captures.progress[0].doing == "reads changes")
+        write("UPDATE customers SET name = 'Anna' WHERE id = 1")
+        write("ALTER TABLE customers RENAME COLUMN name TO title")
+        said = f'table "{name}.main.customers": the changes of main.customers come without the column name from here on'
+        wait_until(lambda: said in caplog.text)
+        write("UPDATE customers SET title = 'Anni' WHERE id = 1")
+        wait_until(lambda: written() == 6)  # two rows at first, two that are told again, and two changes
+    assert caplog.text.count(said) == 1
+    assert "which is null then: it has id, title" in caplog.text
+
+
 def test_a_table_whose_name_no_topic_can_have_is_read(broker, database, write, name):
     write('CREATE TABLE "my orders" (id INTEGER PRIMARY KEY, name TEXT)')
     write("INSERT INTO \"my orders\" VALUES (1, 'tea')")

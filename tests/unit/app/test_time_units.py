@@ -14,12 +14,13 @@ MARIADB = "mariadb://runnel@db.example.org/public"
 
 
 class Source:
-    """A database with one table, whose columns have these forms."""
+    """A database with one table, whose columns have these forms; the others of the schema are texts."""
 
     database = "shop"
 
     def __init__(self, **forms):
-        columns = tuple(Column(name, form) for name, form in forms.items())
+        others = dict.fromkeys(("id", "seen", "paid", "born"), STRING)
+        columns = tuple(Column(name, form) for name, form in {**others, **forms}.items())
         self._table = Table(TableId("public", "visits"), columns, ())
         self.is_closed = False
 
