@@ -9,6 +9,7 @@ from runnel.capture.errors import InvalidChoice, TableMissing
 from runnel.capture.outbox import Outbox, OutboxColumns, check
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import changes, snapshot
+from runnel.client import Admin
 from tests.contract.capture.conftest import TABLES, SqliteDatabase
 from tests.contract.capture.cut_off import lived
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
@@ -105,6 +106,26 @@ def test_events_of_a_table_without_a_key_are_sent_in_one_transaction(broker, tmp
     assert {topic: [each.value["n"] for each in found] for topic, found in topics.items()} == {
         f"{name}.event.order": [1], f"{name}.event.customer": [2],
     }  # fmt: skip
+
+
+@pytest.mark.servers  # it takes its time
+def test_an_event_that_is_too_large_does_not_replace_one_that_goes_where_it_is_put_aside(broker, tmp_path, name):
+    database = SqliteDatabase(tmp_path / "shop.sqlite")
+    large = event(1).replace('"n": 1', f'"n": 1, "note": "{"x" * 5_000}"')
+    database.execute(TABLE)
+    with Admin(broker.bootstrap) as admin:
+        admin.create(f"{name}.event.order", partitions=1, configs={"max.message.bytes": "2000"})
+    source, looking = database.source(name), database.source(name)
+    with running(capture_of(name, source, broker.bootstrap, outbox=outbox_of(name, database))) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute(event(2, "order.rejected"), large, event(3, "order.rejected"), event(4))
+        caught_up(capture, looking)
+    database.close()
+    topics = committed(broker.bootstrap, f"{name}.event.")
+    assert [each.headers["id"] for each in topics[f"{name}.event.order"]] == ["4"]
+    aside = topics[f"{name}.event.order.rejected"]
+    assert sorted(each.headers["id"] for each in aside) == ["1", "2", "3"]
+    assert [each.headers["id"] for each in aside if "runnel.reason" in each.headers] == ["1"]
 
 
 def test_an_outbox_that_is_not_there_or_lacks_a_column_is_told(tmp_path):
