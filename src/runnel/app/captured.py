@@ -18,10 +18,18 @@ from runnel.app.time_units import check_time_units
 from runnel.capture.errors import TableMissing
 from runnel.capture.names import check_name
 from runnel.capture.outgoing import topic_of_table
-from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, Selection
+from runnel.capture.selection import (
+    Hashed,
+    Hiding,
+    Masked,
+    RowFilter,
+    Selection,
+    column_expression,
+    table_expression,
+)
 from runnel.capture.source import Source
-from runnel.capture.tables import TableId
 from runnel.capture.tables import Table as SourceTable
+from runnel.capture.tables import TableId
 from runnel.errors import Permanent, RunnelError
 from runnel.graph.errors import InvalidDeclaration
 from runnel.graph.formats import Debezium
@@ -94,14 +102,16 @@ def selection_of(
     key: Mapping[str, str | Sequence[str]],
 ) -> Selection:
     """Tables by name or by an expression for `schema.table`; columns as TABLE.COLUMN, or with the schema before."""
-    hidden: dict[str, Hiding] = {_column(each): Masked() for each in mask}
-    hidden |= {_column(each): Hashed(salt) for each, salt in hash.items()}
+    hidden: dict[str, Hiding] = {column_expression(each): Masked() for each in mask}
+    hidden |= {column_expression(each): Hashed(salt) for each, salt in hash.items()}
     return Selection(
-        tables=[_table(each) for each in tables],
-        columns=[_column(each) for each in columns],
+        tables=[table_expression(each) for each in tables],
+        columns=[column_expression(each) for each in columns],
         hidden=hidden,
-        keys={_table(each): [names] if isinstance(names, str) else list(names) for each, names in key.items()},
-        rows={_table(each): TellingFilter(each, passes) for each, passes in where.items()},
+        keys={
+            table_expression(each): [names] if isinstance(names, str) else list(names) for each, names in key.items()
+        },
+        rows={table_expression(each): TellingFilter(each, passes) for each, passes in where.items()},
     )
 
 
@@ -200,12 +210,3 @@ class Captured:
             return Debezium(schema, time_unit="ms")
         is_plain = self._scheme not in SCHEMAS or self._scheme == SQLITE
         return Debezium(schema, decimals="string" if is_plain else "precise")
-
-
-def _table(given: str) -> str:
-    """A name without a schema is one of any."""
-    return given if "." in given else rf".*\.{given}"
-
-
-def _column(given: str) -> str:
-    return given if given.count(".") > 1 else rf".*\.{given}"

@@ -159,6 +159,15 @@ class Selection:
         return {each: compiled(what, each) for what, each in given}
 
 
+def table_expression(given: str) -> str:
+    """As people name a table: a name without a schema is one of any."""
+    return given if "." in given else rf".*\.{given}"
+
+
+def column_expression(given: str) -> str:
+    return given if given.count(".") > 1 else rf".*\.{given}"
+
+
 def compiled(what: str, expression: str) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -6,11 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import Any
 
 from runnel.capture.capture import Capture
 from runnel.capture.chosen import Mode, Reading
@@ -23,14 +21,14 @@ from runnel.capture.names import check_name
 from runnel.capture.opening import open_source, source_of
 from runnel.capture.outbox import Outbox, check
 from runnel.capture.publisher import Publisher, admin_of
-from runnel.capture.selection import Selection
+from runnel.capture.selection import Selection, column_expression, table_expression
 from runnel.capture.signals import signals_topic
 from runnel.capture.source import Source, recognize
 from runnel.capture.state import State, read_state, topic_of
 from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
+from runnel.cli import capture_options as given
 from runnel.cli import capture_signals, choices
-from runnel.cli.addresses import address_form
-from runnel.cli.durations import as_duration, checked_duration, parse_duration
+from runnel.cli.durations import as_duration, parse_duration
 from runnel.cli.ending import stopped_by_signals
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
@@ -44,225 +42,79 @@ CHANGES_SECONDS = 10.0
 
 capture = noun("Capture the changes of a database into topics.")
 
-Name = capture_signals.Name
-Url = Annotated[
-    str,
-    typer.Argument(
-        metavar="URL",
-        help="The database: postgresql://USER@HOST:PORT/DATABASE, mariadb://USER@HOST:PORT/DATABASE, sqlite:PATH, "
-        "or the path of a file of SQLite's.",
-    ),
-]
-
-
-def _mode(given: str) -> str:
-    known = [mode.value for mode in Mode]
-    if given not in known:
-        raise typer.BadParameter(f"'{given}' is no way to read the tables: expected {', '.join(known)}.")
-    return given
-
 
 @capture.command()
 def run(  # noqa: PLR0913  # what people may type
-    name: Name,
-    url: Url,
-    tables: Annotated[
-        list[str], typer.Option("--tables", metavar="TABLE", help="A table, or an expression for several; repeatable.")
-    ] = [],  # noqa: B006  # typer's way to say: all
-    without_tables: Annotated[
-        list[str], typer.Option("--without-tables", metavar="TABLE", help="Leave these out; repeatable.")
-    ] = [],  # noqa: B006
-    columns: Annotated[
-        list[str], typer.Option("--columns", metavar="COLUMN", help="Only these, as TABLE.COLUMN; repeatable.")
-    ] = [],  # noqa: B006
-    without_columns: Annotated[
-        list[str],
-        typer.Option("--without-columns", metavar="COLUMN", help="Leave out, as TABLE.COLUMN; repeatable."),
-    ] = [],  # noqa: B006
-    mask: Annotated[
-        list[str],
-        typer.Option(
-            "--mask",
-            metavar="COLUMN",
-            callback=choices.checked_masks,
-            help="Show *** instead, as TABLE.COLUMN or TABLE.COLUMN:LENGTH; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    hashes: Annotated[
-        list[str], typer.Option("--hash", metavar="COLUMN", help="Show a salted SHA-256 instead; repeatable.")
-    ] = [],  # noqa: B006
-    salt_env: Annotated[
-        str | None,
-        typer.Option("--salt-env", metavar="NAME", help="The environment variable that holds the salt of --hash."),
-    ] = None,
-    where: Annotated[
-        list[str],
-        typer.Option(
-            "--where",
-            metavar="TABLE:CONDITION",
-            callback=choices.checked_conditions,
-            help="Only these rows, as 'orders:total >= 100 and city = Graz'; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    key: Annotated[
-        list[str],
-        typer.Option(
-            "--key",
-            metavar="TABLE:COLUMNS",
-            callback=choices.checked_keys,
-            help="The columns of a record's key; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="TEXT", help="What topics begin with; the name if not given.")
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="Of topics that are not there yet.")
-    ] = None,
-    schemas: Annotated[
-        bool, typer.Option("--schemas", help="Write Kafka Connect's schemas beside the values.")
-    ] = False,
-    schema_changes: Annotated[
-        bool, typer.Option("--schema-changes", help="Write what tables are like to the topic called as the prefix.")
-    ] = False,
-    outbox: Annotated[
-        str | None, typer.Option("--outbox", metavar="TABLE", help="Send the events that are inserted into this table.")
-    ] = None,
-    outbox_topic: Annotated[
-        str, typer.Option("--outbox-topic", metavar="PATTERN", help="Where they are sent.")
-    ] = Outbox.topic,
-    transactions: Annotated[bool, typer.Option("--transactions", help="Write the transaction topic.")] = False,
-    heartbeat: Annotated[
-        str | None,
-        typer.Option(
-            "--heartbeat", metavar="DURATION", callback=checked_duration, help="Write a heartbeat so often, as 10s."
-        ),
-    ] = None,
-    binary: Annotated[
-        str,
-        typer.Option(
-            "--binary", metavar="MODE", callback=choices.checked_binary, help="bytes, base64, base64-url-safe or hex."
-        ),
-    ] = Binary.BYTES.value,
-    snapshot: Annotated[
-        str,
-        typer.Option("--snapshot", metavar="MODE", callback=_mode, help="initial, incremental or none."),
-    ] = Mode.INITIAL.value,
-    chunk: Annotated[
-        int, typer.Option("--chunk", metavar="ROWS", min=1, help="So many rows at once, beside the changes.")
-    ] = CHUNK_ROWS,
-    snapshot_rate: Annotated[
-        float | None,
-        typer.Option("--snapshot-rate", metavar="ROWS", min=0.001, help="At most so many of them a second."),
-    ] = None,
-    decimals: Annotated[
-        str | None,
-        typer.Option(
-            "--decimals", metavar="MODE", callback=choices.checked_decimals, help="precise, string or double."
-        ),
-    ] = None,
-    times: Annotated[
-        str | None,
-        typer.Option(
-            "--times",
-            metavar="MODE",
-            callback=choices.checked_times,
-            help="adaptive, adaptive_time_microseconds or connect.",
-        ),
-    ] = None,
-    slot: Annotated[
-        str | None, typer.Option("--slot", metavar="NAME", help="PostgreSQL: the slot that an administrator made.")
-    ] = None,
-    publication: Annotated[
-        str | None,
-        typer.Option("--publication", metavar="NAME", help="PostgreSQL: the publication that an administrator made."),
-    ] = None,
-    in_progress: Annotated[
-        Path | None,
-        typer.Option(
-            "--in-progress",
-            metavar="DIRECTORY",
-            exists=True,
-            file_okay=False,
-            help="PostgreSQL: take large transactions before they are committed, and keep them there.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            callback=address_form,
-            metavar="HOST:PORT",
-            help="Serve Prometheus metrics, /health and /ready there.",
-        ),
-    ] = None,
-    retained_warning: Annotated[
-        int,
-        typer.Option("--retained-warning", metavar="BYTES", min=1, help="Warn when the server keeps more for us."),
-    ] = RETAINED_WARNING,
+    name: given.Name,
+    url: given.Url,
+    tables: given.Tables = [],  # noqa: B006  # typer's way to say: all
+    without_tables: given.WithoutTables = [],  # noqa: B006
+    columns: given.Columns = [],  # noqa: B006
+    without_columns: given.WithoutColumns = [],  # noqa: B006
+    mask: given.Mask = [],  # noqa: B006
+    hashes: given.Hashes = [],  # noqa: B006
+    salt_env: given.SaltEnv = None,
+    where: given.Where = [],  # noqa: B006
+    key: given.Key = [],  # noqa: B006
+    prefix: given.Prefix = None,
+    partitions: given.Partitions = None,
+    schemas: given.Schemas = False,
+    schema_changes: given.SchemaChanges = False,
+    outbox: given.OutboxTable = None,
+    outbox_topic: given.OutboxTopic = Outbox.topic,
+    transactions: given.Transactions = False,
+    heartbeat: given.Heartbeat = None,
+    binary: given.BinaryMode = Binary.BYTES.value,
+    snapshot: given.Snapshot = Mode.INITIAL.value,
+    chunk: given.Chunk = CHUNK_ROWS,
+    snapshot_rate: given.SnapshotRate = None,
+    decimals: given.DecimalsMode = None,
+    times: given.TimesMode = None,
+    slot: given.Slot = None,
+    publication: given.Publication = None,
+    in_progress: given.InProgress = None,
+    metrics: given.Metrics = None,
+    retained_warning: given.RetainedWarning = RETAINED_WARNING,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
     check_name("name", name)
     check_name("prefix", prefix or name)
     selection = Selection(
-        tables=[choices.table(each) for each in tables],
-        without_tables=[choices.table(each) for each in without_tables],
-        columns=[choices.column(each) for each in columns],
-        without_columns=[choices.column(each) for each in without_columns],
+        tables=[table_expression(each) for each in tables],
+        without_tables=[table_expression(each) for each in without_tables],
+        columns=[column_expression(each) for each in columns],
+        without_columns=[column_expression(each) for each in without_columns],
         hidden=choices.hidden(mask, hashes, salt_env),
         keys=choices.keys(key),
         rows=choices.conditions(where),
     )
-    events = Outbox(choices.table(outbox), topic=outbox_topic) if outbox is not None else None
-    directory = None if in_progress is None else str(in_progress)
-    given = {
-        "decimals": decimals,
-        "times": times,
-        "slot": slot,
-        "publication": publication,
-        "in_progress": directory,
-    }
-    own = {option: text for option, text in given.items() if text is not None}
-    source = open_source(url, name, selection, binary=Binary(binary), own=own)
-    try:
+    events = Outbox(table_expression(outbox), topic=outbox_topic) if outbox is not None else None
+    own = choices.own(decimals=decimals, times=times, slot=slot, publication=publication, in_progress=in_progress)
+    seconds = parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0
+    reading = Reading(Mode(snapshot), chunk, snapshot_rate)
+    with closing(open_source(url, name, selection, binary=Binary(binary), own=own)) as source:
         if events is not None:
             check(events, source, selection)
         with Cluster(bootstrap) as cluster:
             cluster.reach()
             publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
-            seconds = parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0
             envelope = Envelope(
                 prefix or name, source, selection, schemas=schemas, outbox=events, schema_changes=schema_changes
             )
             work = Capture(
-                name,
-                source,
-                publisher,
-                envelope,
-                transactions=transactions,
-                heartbeat=seconds,
-                reading=Reading(Mode(snapshot), chunk, snapshot_rate),
+                name, source, publisher, envelope, transactions=transactions, heartbeat=seconds, reading=reading
             )
-            watching = Watching(
-                work,
-                publisher,
-                envelope,
-                lambda: source_of(url, name, Selection(), own=own),
-                retained_warning=retained_warning,
-            )
+            look = partial(source_of, url, name, Selection(), own=own)
+            watching = Watching(work, publisher, envelope, look, retained_warning=retained_warning)
             with _served(watching, metrics):
                 _run(work, watching)
-    finally:
-        source.close()
 
 
 @capture.command()
 def status(
-    name: Name,
-    url: Annotated[
-        str | None, typer.Argument(metavar="URL", help="The database, to see what is not captured yet.")
-    ] = None,
+    name: given.Name,
+    url: given.UrlToLookAt = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -295,9 +147,9 @@ def status(
 
 @capture.command()
 def remove(
-    name: Name,
-    url: Url,
-    force: Annotated[bool, typer.Option("--force", help="Also if the database does not know the capture.")] = False,
+    name: given.Name,
+    url: given.Url,
+    force: given.Force = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Take back what a capture made in its database, and forget how far it was. Its topics stay."""

@@ -5,33 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from runnel.capture.errors import NothingCaptured
 from runnel.capture.names import check_name
+from runnel.capture.selection import table_expression
 from runnel.capture.signals import CONFIGS, signals_topic
 from runnel.capture.state import read_state
+from runnel.cli.capture_options import Name, Tables, WhereSql
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from runnel.client import Admin, Producer, TopicExists
 from runnel.client.cluster import Cluster
 
 ALL = ".*"
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the capture.")]
-Tables = Annotated[
-    list[str], typer.Option("--tables", metavar="TABLE", help="A table, or an expression for several; repeatable.")
-]
-
 
 def snapshot(
     name: Name,
     tables: Tables = [],  # noqa: B006  # typer's way to say: all
-    where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="SQL", help="Only rows for which this holds, in the database's SQL."),
-    ] = None,
+    where: WhereSql = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Read tables again, in chunks beside the changes."""
@@ -55,11 +47,6 @@ def stop(name: Name, tables: Tables = [], bootstrap: Bootstrap = DEFAULT_BOOTSTR
     """Read no more of these tables, or of all; changes are read all the same."""
     named = [table_expression(each) for each in tables]
     _signal(name, bootstrap, "stop-snapshot", {"data-collections": named, "type": "incremental"})
-
-
-def table_expression(given: str) -> str:
-    """A name without a schema is one of any."""
-    return given if "." in given else rf".*\.{given}"
 
 
 def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None = None) -> None:

@@ -5,41 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 
 import typer
 
+from runnel.capture.chosen import Mode
 from runnel.capture.conditions import parse
 from runnel.capture.errors import InvalidCondition
 from runnel.capture.forms import Binary, Decimals
-from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter
+from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, column_expression, table_expression
 
 LENGTH = 3  # of a mask
 TIMES = ("adaptive", "adaptive_time_microseconds", "connect")
-
-
-def table(given: str) -> str:
-    """A name without a schema is one of any."""
-    return given if "." in given else rf".*\.{given}"
-
-
-def column(given: str) -> str:
-    return given if given.count(".") > 1 else rf".*\.{given}"
 
 
 def hidden(masks: Iterable[str], hashes: Iterable[str], salt_env: str | None) -> dict[str, Hiding]:
     found: dict[str, Hiding] = {}
     for each in masks:
         name, _, length = each.partition(":")
-        found[column(name)] = Masked(int(length or LENGTH))
+        found[column_expression(name)] = Masked(int(length or LENGTH))
     chosen = list(hashes)
     if chosen:
         hashing = Hashed(_salt(salt_env))
-        found |= {column(each): hashing for each in chosen}
+        found |= {column_expression(each): hashing for each in chosen}
     return found
 
 
 def keys(given: Iterable[str]) -> dict[str, list[str]]:
-    return {table(name): columns.split(",") for name, _, columns in (each.rpartition(":") for each in given)}
+    return {table_expression(name): columns.split(",") for name, _, columns in (each.rpartition(":") for each in given)}
 
 
 def conditions(given: Iterable[str]) -> Mapping[str, RowFilter]:
@@ -47,8 +40,14 @@ def conditions(given: Iterable[str]) -> Mapping[str, RowFilter]:
     texts: dict[str, list[str]] = {}
     for each in given:
         name, _, text = each.partition(":")
-        texts.setdefault(table(name), []).append(text)
+        texts.setdefault(table_expression(name), []).append(text)
     return {name: parse(" and ".join(f"({text})" for text in found)) for name, found in texts.items()}
+
+
+def own(*, in_progress: Path | None, **given: str | None) -> dict[str, str]:
+    """What only some kinds of databases have, without what was not given."""
+    told = {**given, "in_progress": None if in_progress is None else str(in_progress)}
+    return {option: text for option, text in told.items() if text is not None}
 
 
 def _salt(name: str | None) -> str:
@@ -90,6 +89,10 @@ def checked_conditions(given: list[str]) -> list[str]:
         except InvalidCondition as error:
             raise typer.BadParameter(f"{error.what}; {error.hint}.") from None
     return given
+
+
+def checked_mode(given: str) -> str:
+    return _one_of(given, _values(Mode), "read the tables")
 
 
 def checked_binary(given: str) -> str:

@@ -9,7 +9,7 @@ from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidChoice
 from runnel.capture.events import Change
 from runnel.capture.outgoing import Outgoing
-from runnel.capture.selection import Hashed, Masked, Selection
+from runnel.capture.selection import Hashed, Masked, Selection, column_expression, table_expression
 from runnel.capture.tables import TableId
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
@@ -81,6 +81,13 @@ def test_a_table_without_a_key_can_be_given_one():
     assert (
         leaving(Selection(keys={r"public\.loose": ["email", "id"]}), LOOSE)[0] == '{"email":"anne@example.org","id":1}'
     )
+
+
+def test_a_name_alone_is_a_table_of_any_schema_and_a_column_of_such_a_table():
+    assert table_expression("orders") == r".*\.orders"
+    assert table_expression(r"main\.orders") == r"main\.orders"
+    assert column_expression("orders.note") == r".*\.orders.note"
+    assert column_expression("main.orders.note") == "main.orders.note"
 
 
 def test_mistakes_are_told():

@@ -7,7 +7,7 @@ import pytest
 
 from runnel.capture.opening import SCHEMES
 from runnel.capture.snapshots import Progress
-from runnel.cli import capture
+from runnel.cli import capture, capture_options
 
 
 class Flickering(threading.Event):
@@ -35,6 +35,6 @@ def test_that_changes_are_read_is_told_once_also_if_they_are_not_for_a_while(mon
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
 def test_the_help_names_the_address_of_every_kind_of_database(kind):
-    (argument,) = capture.Url.__metadata__
+    (argument,) = capture_options.Url.__metadata__
     assert f"{kind}:" in argument.help
     assert kind in SCHEMES

@@ -1,18 +1,13 @@
 """What people type to choose what leaves a database."""
 
+from pathlib import Path
+
 import pytest
 import typer
 
 from runnel.capture.postgres.forms import Times
 from runnel.capture.selection import Hashed, Masked
 from runnel.cli import choices
-
-
-def test_a_table_of_any_schema_and_a_column_of_such_a_table():
-    assert choices.table("orders") == r".*\.orders"
-    assert choices.table(r"main\.orders") == r"main\.orders"
-    assert choices.column("orders.note") == r".*\.orders.note"
-    assert choices.column("main.orders.note") == "main.orders.note"
 
 
 def test_columns_are_masked_with_a_length_and_hashed_with_a_salt(monkeypatch):
@@ -39,6 +34,11 @@ def test_keys_are_columns_by_table():
     assert choices.keys(["orders:a,b"]) == {r".*\.orders": ["a", "b"]}
 
 
+def test_what_only_some_databases_have_is_told_if_it_was_given():
+    assert choices.own(slot="mine", times=None, in_progress=Path("here")) == {"slot": "mine", "in_progress": "here"}
+    assert choices.own(slot=None, in_progress=None) == {}
+
+
 @pytest.mark.parametrize(
     ("check", "given", "told"),
     [
@@ -47,6 +47,7 @@ def test_keys_are_columns_by_table():
         (choices.checked_masks, [":3"], "expected TABLE.COLUMN"),
         (choices.checked_conditions, ["total > 3"], "expected TABLE:CONDITION"),
         (choices.checked_conditions, ["orders:total >"], "expected a number, 'text', true or false before its end"),
+        (choices.checked_mode, "some", "expected initial, incremental, none"),
         (choices.checked_binary, "octal", "expected bytes, base64, base64-url-safe, hex"),
         (choices.checked_decimals, "rough", "expected precise, string, double"),
         (choices.checked_times, "late", "expected adaptive, adaptive_time_microseconds, connect"),
