@@ -12,19 +12,17 @@ Permanent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from runnel.capture.server_errors import DatabaseRefused, DatabaseUnreachable, NotReady
 from runnel.errors import Permanent, Transient
 
-
-class DatabaseUnreachable(Transient):
-    def __init__(self, database: str, reason: str) -> None:
-        super().__init__(
-            f"database {database} cannot be reached: {reason}",
-            hint="start it or see to the address; the capture goes on where it was",
-        )
-        self.database = database
-        self.reason = reason
+__all__ = [
+    "DatabaseRefused",
+    "DatabaseUnreachable",
+    "LogUnreadable",
+    "NotReady",
+    "SnapshotOutdated",
+    "StatementLogged",
+]
 
 
 class SnapshotOutdated(Transient):
@@ -36,26 +34,6 @@ class SnapshotOutdated(Transient):
             hint="the capture takes another one, and goes on where it was",
         )
         self.database = database
-
-
-class DatabaseRefused(Permanent):
-    def __init__(self, database: str, reason: str, *, hint: str) -> None:
-        super().__init__(f"database {database} refused: {reason}", hint=hint)
-        self.database = database
-        self.reason = reason
-
-
-class NotReady(Permanent):
-    def __init__(
-        self, database: str, missing: str, statements: Sequence[str], *, verb: str = "run", then: str = ""
-    ) -> None:
-        super().__init__(
-            f"database {database} cannot be captured: {missing}",
-            hint=f"{verb} {' '.join(statements)}{f' {then}' if then else ''}",
-        )
-        self.database = database
-        self.missing = missing
-        self.statements = tuple(statements)
 
 
 class StatementLogged(Permanent):

@@ -13,19 +13,18 @@ Permanent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from runnel.capture.server_errors import DatabaseRefused, DatabaseUnreachable, NotReady
+from runnel.errors import Transient
 
-from runnel.errors import Permanent, Transient
-
-
-class DatabaseUnreachable(Transient):
-    def __init__(self, database: str, reason: str) -> None:
-        super().__init__(
-            f"database {database} cannot be reached: {reason}",
-            hint="start it or see to the address; the capture goes on where it was",
-        )
-        self.database = database
-        self.reason = reason
+__all__ = [
+    "DatabaseRefused",
+    "DatabaseUnreachable",
+    "NotReady",
+    "PiecesNotKept",
+    "SlotInUse",
+    "SlotWaits",
+    "SnapshotOutdated",
+]
 
 
 class PiecesNotKept(Transient):
@@ -65,21 +64,3 @@ class SnapshotOutdated(Transient):
             hint="the capture takes another one, and goes on where it was",
         )
         self.table = table
-
-
-class DatabaseRefused(Permanent):
-    def __init__(self, database: str, reason: str, *, hint: str) -> None:
-        super().__init__(f"database {database} refused: {reason}", hint=hint)
-        self.database = database
-        self.reason = reason
-
-
-class NotReady(Permanent):
-    def __init__(self, database: str, missing: str, statements: Sequence[str], *, then: str = "") -> None:
-        super().__init__(
-            f"database {database} cannot be captured: {missing}",
-            hint=f"run {' '.join(statements)}{f' {then}' if then else ''}",
-        )
-        self.database = database
-        self.missing = missing
-        self.statements = tuple(statements)
