@@ -27,3 +27,14 @@ def read_from_disk(pid: int) -> int:
     """Bytes that had to come from the disk, because no memory held them."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("read_bytes:")))
+
+
+def peak(pid: int) -> int:
+    """Bytes of memory: the most that was resident, since the start or since it was reset."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) * 1024
+
+
+def reset_peak(pid: int) -> None:
+    """From now on, what is resident now counts."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -26,25 +26,33 @@ _start = time.monotonic()
 
 @dataclass(frozen=True)
 class Turns(Generic[Sample]):
-    """The samples of both sides, round by round."""
+    """The samples of both sides, round by round; `against` names the peer."""
 
     ours: tuple[Sample, ...]
     peer: tuple[Sample, ...]
+    against: str = PEER
 
     def figure(self, name: str, unit: str, number: Callable[[Sample], float], target: Target | None = None) -> Figure:
         ours, peer = tuple(map(number, self.ours)), tuple(map(number, self.peer))
-        return Figure(name, unit, PEER, ours, peer, target)
+        return Figure(name, unit, self.against, ours, peer, target)
 
 
-def take_turns(what: str, rounds: int, ours: Side, peer: Side, sample: Callable[[Side], Sample]) -> Turns[Sample]:
+def take_turns(
+    what: str,
+    rounds: int,
+    ours: Side,
+    peer: Side,
+    sample: Callable[[Side], Sample],
+    names: tuple[str, str] = NAMES,
+) -> Turns[Sample]:
     """Sample both sides once a round; every second round begins with the peer."""
     taken: dict[int, list[Sample]] = {0: [], 1: []}
     for number in range(rounds):
         for index in (1, 0) if number % 2 else (0, 1):
             value = sample((ours, peer)[index])
             taken[index].append(value)
-            say(f"{what}, round {number + 1} of {rounds}, {NAMES[index]}: {value}")
-    return Turns(tuple(taken[0]), tuple(taken[1]))
+            say(f"{what}, round {number + 1} of {rounds}, {names[index]}: {value}")
+    return Turns(tuple(taken[0]), tuple(taken[1]), names[1])
 
 
 def percentile(values: Iterable[float], share: float) -> float:

@@ -159,10 +159,12 @@ def is_led(answer: Mapping[str, Any], partitions: int) -> bool:
     return True
 
 
-def end_offsets(connection: socket.socket, topic: str, partitions: int) -> dict[int, int] | None:
-    """By partition; None while the broker cannot tell all of them."""
+def end_offsets(
+    connection: socket.socket, topic: str, partitions: int, *, committed: bool = False
+) -> dict[int, int] | None:
+    """By partition; None while the broker cannot tell all of them. `committed` leaves out open transactions."""
     asked = [{"partition_index": number, "timestamp": LATEST} for number in range(partitions)]
-    body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": asked}]}
+    body = {"replica_id": -1, "isolation_level": int(committed), "topics": [{"name": topic, "partitions": asked}]}
     answer = ask(connection, Api.LIST_OFFSETS, LIST_OFFSETS_VERSION, body)
     told = [partition for topic in answer["topics"] for partition in topic["partitions"]]
     if any(partition["error_code"] for partition in told):

@@ -28,13 +28,20 @@ SOON_BACK = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms"
 class Program:
     """Use it with `with`. What the program says of its starts is in one file."""
 
-    def __init__(self, folder: Path, classpath: str, main_class: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        classpath: str,
+        main_class: str,
+        arguments: Sequence[str],
+        options: Sequence[str] = (*JVM_OPTIONS, MEMORY),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "program.log"
         logging = folder / "log4j2.properties"
         logging.write_text(LOGGING)
-        options = [*JVM_OPTIONS, MEMORY, logging_option(logging)]
-        self._command = java_command(main_class, *arguments, options=options, classpath=classpath)
+        given = [*options, logging_option(logging)]
+        self._command = java_command(main_class, *arguments, options=given, classpath=classpath)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -43,6 +50,11 @@ class Program:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         with self.log.open("ab") as log:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.interop.java_programs import Program
-from tests.interop.kafka_distribution import cache_directory, compiled_with, fetch_jars, find_java
+from tests.interop.java_programs import MEMORY, Program
+from tests.interop.kafka_distribution import JVM_OPTIONS, cache_directory, compiled_with, fetch_jars, find_java
 
 VERSION = "3.3.0.Final"
 LIMIT = 120.0
@@ -66,13 +66,15 @@ def postgres_settings(port: int, **named: str) -> dict[str, str]:
 
 
 class Engine(Program):
-    def __init__(self, folder: Path, settings: Mapping[str, str], to: str = "") -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], to: str = "", options: Sequence[str] = (*JVM_OPTIONS, MEMORY)
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         properties = folder / "engine.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._lines = folder / "records.jsonl"
         classpath = compiled_with(debezium_classpath(), SOURCE, folder / "classes")
-        super().__init__(folder, classpath, "Engine", [str(properties), to or str(self._lines)])
+        super().__init__(folder, classpath, "Engine", [str(properties), to or str(self._lines)], options)
 
     def records(self) -> Iterator[Record]:
         """All that it wrote so far."""

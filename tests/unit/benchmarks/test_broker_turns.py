@@ -44,3 +44,8 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, shar
 def test_nothing_has_no_percentile():
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)
+
+
+def test_a_figure_is_against_whoever_the_turns_were_taken_with():
+    turns = take_turns("load", 1, 1.0, 2.0, lambda side: side, ("Runnel", "another"))
+    assert turns.figure("rate", "records/s", lambda sample: sample).against == "another"
