@@ -33,6 +33,7 @@ from runnel.cli.ending import stopped_by_signals
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from runnel.cli.tables import print_json, print_table
+from runnel.cli.without_pandas import keep_pandas_out
 from runnel.client import Admin, UnknownTopic
 from runnel.client.cluster import Cluster
 from runnel.client.transaction import Transaction
@@ -78,6 +79,7 @@ def run(  # noqa: PLR0913  # what people may type
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
+    keep_pandas_out()
     check_name("name", name)
     check_name("prefix", prefix or name)
     selection = Selection(

@@ -22,7 +22,6 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 JOINED = pa.binary()
-NOTHING = pa.scalar(b"", JOINED)
 LONGEST_VARINT = 10
 
 
@@ -68,8 +67,9 @@ def _body(values: Any, keys: Any, times: Numbers, suffixes: Any) -> Body:
     heads = _varints([lengths, None, *before_key])
     middles = _varints([before_value])
     end = suffixes if isinstance(suffixes, pa.Array) else pa.scalar(suffixes, JOINED)
+    nothing = pa.scalar(b"", JOINED)  # not when this is imported: the first scalar loads pandas
     joined = pc.binary_join_element_wise(
-        heads, keys, middles, values, end, NOTHING, null_handling="replace", null_replacement=b""
+        heads, keys, middles, values, end, nothing, null_handling="replace", null_replacement=b""
     )
     return Body(_data(joined), Contents(count, base, int(times.max())))
 
