@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 from runnel.capture.connect_schemas import Schema, field, fields, struct, wrapped
 from runnel.capture.events import Change, Gone, Message, Truncated
@@ -61,6 +62,8 @@ class Shape:
         value_schema = envelope.value_schema(topic, fields(selected.columns))
         self.start, self.end = wrapped(value_schema) if envelope.schemas else ("", "")
         self.source_middle, self.source_end = envelope.source_pieces(selected.table.id)
+        self.source_start = ""  # of the source block, up to what is each change's own; of this commit and this word:
+        self.source_micros, self.source_snapshot = -1, ""
 
     def key_of(self, row: Row) -> str | None:
         return None if self.key is None else f"{self.key_start}{self.key(row)}{self.key_end}"
@@ -271,13 +274,19 @@ class Envelope:
         )
 
     def _source(self, shape: Shape, micros: int, own: str, snapshot: str) -> str:
-        return self._block_of(micros, own, snapshot, shape.source_middle, shape.source_end)
+        """It begins alike for all changes of a table in a transaction, and for nearly all rows of a snapshot."""
+        if shape.source_micros != micros or shape.source_snapshot != snapshot:
+            shape.source_micros, shape.source_snapshot = micros, snapshot
+            shape.source_start = self._block_start(micros, snapshot, shape.source_middle, shape.source_end)
+        return f"{shape.source_start},{own}}}" if own else f"{shape.source_start}}}"
 
     def _block_of(self, micros: int, own: str, snapshot: str, middle: str, end: str) -> str:
-        comma = "," if own else ""
+        start = self._block_start(micros, snapshot, middle, end)
+        return f"{start},{own}}}" if own else f"{start}}}"
+
+    def _block_start(self, micros: int, snapshot: str, middle: str, end: str) -> str:
         return (
             f'{self._source_start}{micros // 1000},"snapshot":"{snapshot}"{middle}{micros},"ts_ns":{micros * 1000}{end}'
-            f"{comma}{own}}}"
         )
 
     def _boundary(self, status: str, id: str, micros: int, count: str, counts: str, out: Outgoing) -> None:
@@ -362,6 +371,9 @@ def _writer(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], str]:
         for place, column in columns
     ]
 
+    if len(writes) == 1:
+        return _writer_of_one(template, *writes[0])
+
     def write(row: Row) -> str:
         return template % tuple(
             [
@@ -379,7 +391,25 @@ def _writer(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], str]:
     return write
 
 
+def _writer_of_one(
+    template: str, place: int, form: Callable[[Any], str], unavailable: str, fallback: str
+) -> Callable[[Row], str]:
+    """As most keys are."""
+
+    def write(row: Row) -> str:
+        value = row[place]
+        if value is None:
+            return template % NULL
+        if value is UNCHANGED:
+            return template % unavailable
+        return template % (fallback if value is UNKNOWN else form(value))
+
+    return write
+
+
+@lru_cache(1)
 def _times(now: int) -> str:
+    """All that one reading gives has the same."""
     return f'"ts_ms":{now // 1000},"ts_us":{now},"ts_ns":{now * 1000}'
 
 

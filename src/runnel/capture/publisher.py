@@ -17,7 +17,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
 from runnel.capture.signals import Signals
 from runnel.capture.state import State, read_state, topic_of
 from runnel.client.admin import Admin
+from runnel.client.bodies import Body
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
 from runnel.client.columns import HEADERS
@@ -58,6 +59,7 @@ TOPIC_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
 Divided: TypeAlias = dict[Place, tuple[Any, ...]]  # columns: values, keys, times, headers
+Contents: TypeAlias = dict[Place, Iterator[Body]]
 
 
 class Abandoned(Exception):
@@ -157,15 +159,17 @@ class Publisher:
         own = topic_of(self.name), 0
         ticket: Ticket | None = None
         sequences: dict[Place, int] = {}
+        held: Contents = {}  # the last part goes with the state: that is one answer less to wait for
         for divided in (each for part in parts for each in self._divided(part, state().position)):
+            if held and ticket is not None:
+                with durable("capture.write"):
+                    sequences |= write(self._cluster, ticket, held, codec=self._codec, sequences=sequences)
             ticket = self._with_places(ticket, [*divided, own])
-            contents = {
+            held = {
                 place: column_bodies(*columns, batch_bytes=self._limits.batch_bytes(place[0]))
                 for place, columns in divided.items()
             }
-            with durable("capture.write"):
-                sequences |= write(self._cluster, ticket, contents, codec=self._codec, sequences=sequences)
-        self._write_state(self._with_places(ticket, [own]), own, state())
+        self._write_last(self._with_places(ticket, [own]), held, own, state(), sequences)
         with durable("capture.commit"):
             self._transaction.commit()
 
@@ -175,11 +179,13 @@ class Publisher:
         new = [place for place in places if place not in ticket.places]
         return self._transaction.widen(ticket, new) if new else ticket
 
-    def _write_state(self, ticket: Ticket, place: Place, state: State) -> None:
+    def _write_last(
+        self, ticket: Ticket, held: Contents, own: Place, state: State, sequences: Mapping[Place, int]
+    ) -> None:
         keys, values = zip(*state.changes_from(self.state), strict=True)
         body = column_bodies(pa.array(values, pa.string()), pa.array(keys, pa.string()))
-        with durable("capture.state"):
-            write(self._cluster, ticket, {place: body})
+        with durable("capture.write") if held else nullcontext(), durable("capture.state"):
+            write(self._cluster, ticket, {**held, own: body}, codec=self._codec, sequences=sequences)
 
     def _divided(self, outgoing: Outgoing, position: Position | None) -> list[Divided]:
         """The records by partition, and those that are put aside. Those without a key are in the first one, so that

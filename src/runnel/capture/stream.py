@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable
-from dataclasses import replace
 
 from runnel.capture.envelope import Block, Envelope, no_block
 from runnel.capture.events import Began, Change, Ended, Event, Gone, Message, Passed, Position, Truncated, Unchosen
@@ -24,7 +23,7 @@ class Stream:
         self._envelope = envelope
         self._has_transactions = transactions
         self._left_out = left_out
-        self._position = position
+        self._at, self._index = position.at, position.index  # where reading is
         self._skip = position.index  # events of the next transaction that are in the topics
         self._told = 0  # events of this transaction that were read
         self._id: str | None = None
@@ -44,14 +43,14 @@ class Stream:
                 case Ended():
                     self._end(event, out)
                 case Passed():
-                    self._position = Position(event.at)
+                    self._at, self._index = event.at, 0
                 case Gone():
                     self._envelope.gone(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
                 case Unchosen():
                     self._counted(out)
         is_current = self._id is None and (event is None or isinstance(event, Passed))
         self._envelope.lag.read(now, is_current=is_current)
-        return self._position
+        return Position(self._at, self._index)
 
     # --- inside
 
@@ -60,7 +59,7 @@ class Stream:
         self._told = self._total = 0
         self._counts = Counter()
         if event.at is not None:
-            self._position = replace(self._position, at=event.at)
+            self._at = event.at
         self._begun = event if self._has_transactions and not self._skip else None
 
     def _tell_begun(self, out: Outgoing) -> None:
@@ -74,7 +73,8 @@ class Stream:
         if self._has_transactions:
             self._envelope.ended(event.id, event.micros, self._counts, out)
         self._envelope.lag.ended(event.micros)
-        self._position, self._id, self._skip = Position(event.at), None, 0
+        self._at, self._index = event.at, 0
+        self._id, self._skip = None, 0
 
     def _counted(self, out: Outgoing) -> Outgoing:
         """Where the next event goes: nowhere, if it is in the topics."""
@@ -83,7 +83,7 @@ class Stream:
         self._told += 1
         if self._told <= self._skip:
             return Outgoing(is_kept=False)
-        self._position = Position(self._position.at, self._told)
+        self._index = self._told
         self._tell_begun(out)
         return out
 

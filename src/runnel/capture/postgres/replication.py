@@ -111,12 +111,16 @@ class Replication:
     def _available(self) -> list[bytes]:
         found: list[bytes] = []
         size = 0
+        last = b""
         get = self._pgconn.get_copy_data
         while len(found) < MESSAGES and size < BYTES:
             length, view = get(1)
             if length > 0:
                 data = bytes(view)
-                self._take(data)
+                if data[0] == LOG:
+                    last = data
+                else:
+                    self._take(data)
                 found.append(data)
                 size += length
             elif length == 0:
@@ -125,6 +129,8 @@ class Replication:
                 self._pgconn.consume_input()
             else:
                 raise self._ended()
+        if last:
+            self._received = max(self._received, place_of(last)[0])
         return found
 
     def _is_ready(self, event: int, seconds: float) -> bool:
@@ -138,8 +144,6 @@ class Replication:
             self._received = max(self._received, lsn)
             if is_asked:
                 self._report()
-        elif data[0] == LOG:
-            self._received = max(self._received, _PLACE(data, 1)[0])
 
     def _ended(self) -> Exception:
         result = self._pgconn.get_result()
