@@ -5,7 +5,7 @@ Both sides write into a broker of ours, a new one for each of their lives; `capt
 `capture_sides` how each side is set. A round is one life of each, and takes a quarter of an hour:
 
 - changes a second of a backlog of 300,000 (60 % inserts, 30 % updates, 10 % deletes of rows of 200 bytes, in
-  transactions of 100), until the last is durable in its topic; and the processor time of the database's server for them.
+  transactions of 100), until the last is durable in its topic; and the processor time of the server for them.
 - rows a second of a snapshot of 2 million rows. Ours is that of a new capture, and its start counts. Debezium's is its
   blocking one, so that it is one of an engine that is warmed up.
 - how old a change is when it can be read, at 500 changes a second: with nothing else to do, and while a big table is

@@ -20,7 +20,7 @@ from dataclasses import replace
 from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
-from runnel.capture.events import Change, Event, Mark, Position
+from runnel.capture.events import Event, Mark, Position
 from runnel.capture.incremental import Incremental
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
@@ -217,9 +217,8 @@ class Capture:
         out, now = Outgoing(), self._micros()
         is_begun = self.progress.read > 0
         self._envelope.introduce(piece.table, snapshot.micros, snapshot.source, out, now)
-        for row, word in piece.words(is_begun=is_begun):
-            change = Change(piece.table, "r", None, row, snapshot.source, snapshot.micros)
-            self._envelope.change(change, out, now, snapshot=word)
+        told = piece.words(is_begun=is_begun)
+        self._envelope.rows(piece.table, told, snapshot.source, snapshot.micros, out, now)
         self.progress.read += len(piece.rows)
         return out
 

@@ -15,7 +15,7 @@ The JSON is joined of texts that are made once for each table. A record's time i
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -147,6 +147,29 @@ class Envelope:
         if op == "d" and key is not None and self._tombstones:
             out.add(shape.topic, key, None, time)
 
+    def rows(
+        self, table: Table, told: Iterable[tuple[Row, str]], own: str, micros: int, out: Outgoing, now: int
+    ) -> None:
+        """Rows of a snapshot, each with its word, as `change` makes them one by one; `own` is the source's."""
+        shape = self.shape(table)
+        if shape.routing is not None or shape.passes is not None:
+            for row, word in told:
+                self.change(Change(table, "r", None, row, own, micros), out, now, snapshot=word)
+            return
+        write, key_of, head = shape.row, shape.key_of, f'{shape.start}{{"before":null,"after":'
+        keys: list[str | bytes | None] = []
+        values: list[str | bytes | None] = []
+        before, tail = "", ""
+        for row, word in told:
+            if word != before:  # but for the first and the last row, they are all alike
+                before, tail = word, self._tail_of_row(shape, micros, own, word, now)
+                if shape.is_new:
+                    self.introduce(table, micros, own, out, now, word)
+            keys.append(key_of(row))
+            values.append(f"{head}{write(row)}{tail}")
+        if keys:
+            out.extend(shape.topic, keys, values, micros // 1000, "r")
+
     def truncated(self, event: Truncated, out: Outgoing, now: int, block: Block = no_block) -> None:
         shape = self.shape(event.table)
         if shape.is_new:
@@ -272,6 +295,10 @@ class Envelope:
             f'{shape.start}{{"before":{old},"after":{new},"source":{source},"transaction":{block(shape.name)},'
             f'"op":"{op}",{_times(now)}}}{shape.end}'
         )
+
+    def _tail_of_row(self, shape: Shape, micros: int, own: str, snapshot: str, now: int) -> str:
+        source = self._source(shape, micros, own, snapshot)
+        return f',"source":{source},"transaction":{NULL},"op":"r",{_times(now)}}}{shape.end}'
 
     def _source(self, shape: Shape, micros: int, own: str, snapshot: str) -> str:
         """It begins alike for all changes of a table in a transaction, and for nearly all rows of a snapshot."""

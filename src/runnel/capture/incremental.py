@@ -19,7 +19,7 @@ from typing import Final
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidFilter, NoKey, TableMissing
-from runnel.capture.events import Change, Event, Gone, Mark, Position, Redefined
+from runnel.capture.events import Event, Gone, Mark, Position, Redefined
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Chunk, Source
 from runnel.capture.state import Progress, State, TableState
@@ -28,7 +28,7 @@ from runnel.capture.tracker import Tracker
 
 logger = logging.getLogger(__name__)
 
-CHUNK_ROWS: Final = 4096
+CHUNK_ROWS: Final = 1024
 SIDE_BY_SIDE: Final = 4  # chunks under way, of as many tables
 AGAIN_MICROS: Final = 50_000  # before a source is asked again that could not give a chunk
 WORD: Final = "incremental"  # what the rows say of their snapshot
@@ -138,8 +138,7 @@ class Incremental:
         reading.limit = min(self._most, 2 * reading.limit)
         chunk = flight.chunk
         micros = now if chunk.micros is None else chunk.micros
-        for row in rows:
-            self._envelope.change(Change(chunk.table, "r", None, row, chunk.source, micros), out, now, snapshot=WORD)
+        self._envelope.rows(chunk.table, ((row, WORD) for row in rows), chunk.source, micros, out, now)
         if self._rate:
             self._due = max(self._due, now) + round(len(chunk.rows) * 1_000_000 / self._rate)
         return self._followed_by(

@@ -55,6 +55,20 @@ class Outgoing:
             page.operations.append(operation)
         self.records += 1
 
+    def extend(
+        self, topic: str, keys: list[str | bytes | None], values: list[str | bytes | None], time: int, operation: str
+    ) -> None:
+        """As `add`, of many records at once."""
+        page = self.pages.get(topic)
+        if page is None:
+            page = self.pages[topic] = Page()
+        page.keys += keys
+        page.values += values
+        page.times += [time] * len(keys)
+        page.headers += [()] * len(keys)
+        page.operations += [operation] * len(keys)
+        self.records += len(keys)
+
 
 def topic_of_table(prefix: str, table: TableId) -> str:
     return f"{prefix}.{topic_part(table.schema)}.{topic_part(table.name)}"

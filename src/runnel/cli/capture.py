@@ -30,10 +30,10 @@ from runnel.cli import capture_options as given
 from runnel.cli import capture_signals, choices
 from runnel.cli.durations import as_duration, parse_duration
 from runnel.cli.ending import stopped_by_signals
+from runnel.cli.light_arrow import make_arrow_light
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from runnel.cli.tables import print_json, print_table
-from runnel.cli.without_pandas import keep_pandas_out
 from runnel.client import Admin, UnknownTopic
 from runnel.client.cluster import Cluster
 from runnel.client.transaction import Transaction
@@ -79,7 +79,7 @@ def run(  # noqa: PLR0913  # what people may type
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
-    keep_pandas_out()
+    make_arrow_light()
     check_name("name", name)
     check_name("prefix", prefix or name)
     selection = Selection(

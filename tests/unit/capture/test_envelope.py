@@ -195,3 +195,30 @@ def test_a_row_that_does_not_pass_leaves_no_more_than_its_key():
     (_, text, _), (key, tombstone, _) = told(("u", None, (7, "Secret", None)), selection=selection)
     assert (key, tombstone) == ('{"id":7}', None)
     assert json.loads(text)["before"] == {"id": 7, "first_name": "", "email": None}
+
+
+@pytest.mark.parametrize("table", [CUSTOMERS, LOOSE])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"schemas": True}, {"schema_changes": True}, {"rows": {r"public\..*": lambda row: row["email"] is not None}}],
+)
+def test_many_rows_of_a_snapshot_are_told_as_each_of_them(table, options):
+    rows = [(ANNE, "first"), (ANNA, "true"), ((2, "Bert", "b@example.org"), "true"), ((3, "Cleo", None), "last")]
+    given = {"selection": Selection(rows=options.get("rows", {}))} | {
+        name: option for name, option in options.items() if name != "rows"
+    }
+    one_by_one, at_once = Outgoing(), Outgoing()
+    each, all_of_them = (Envelope("server1", NoSource(), **given) for _ in range(2))
+    for row, word in rows:
+        each.change(Change(table, "r", None, row, OWN, COMMITTED), one_by_one, NOW, snapshot=word)
+    all_of_them.rows(table, rows, OWN, COMMITTED, at_once, NOW)
+    assert at_once.records == one_by_one.records > 0
+    for topic, page in one_by_one.pages.items():
+        found = at_once.pages[topic]
+        assert all(getattr(found, name) == getattr(page, name) for name in page.__slots__)
+
+
+def test_no_rows_of_a_snapshot_are_no_records_and_no_topic():
+    out = Outgoing()
+    Envelope("server1", NoSource(), Selection()).rows(CUSTOMERS, [], OWN, COMMITTED, out, NOW)
+    assert not out.pages

@@ -9,20 +9,21 @@ import pyarrow as pa
 import runnel.cli.capture
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import _columns
-from runnel.cli.without_pandas import keep_pandas_out
+from runnel.cli.light_arrow import make_arrow_light
 from runnel.client.column_bodies import column_bodies
 assert "pandas" not in sys.modules, "importing the command loads it"
 
-keep_pandas_out()
+make_arrow_light()
 out = Outgoing()
 out.add("topic", "key", "value", 1)
 for page in out.pages.values():
     assert list(column_bodies(*_columns(page)))
 assert "pandas" not in sys.modules, "making records loads it"
+assert pa.default_memory_pool().backend_name == "system"
 
 assert list(pa.array([1, 2]).to_pandas()) == [1, 2]
 assert "pandas" in sys.modules
-keep_pandas_out()
+make_arrow_light()
 assert sys.modules["pandas"] is not None
 """
 
