@@ -11,7 +11,8 @@ Numbers are written as text at once; nothing goes through an object for JSON.
 from __future__ import annotations
 
 import json.encoder
-from base64 import b64encode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -63,7 +64,7 @@ def floating(value: float | str) -> str:
 
 
 def base64(value: bytes) -> str:
-    return f'"{b64encode(value).decode()}"'
+    return f'"{b2a_base64(value, newline=False).decode()}"'
 
 
 def _base64_url_safe(value: bytes) -> str:
@@ -154,7 +155,7 @@ def bits(length: int) -> Form:
 def unscaled(value: int) -> str:
     """JSON of a whole number's bytes, as Java's BigInteger has them: the fewest that hold it and its sign."""
     length = ((value if value >= 0 else ~value).bit_length() >> 3) + 1
-    return base64(value.to_bytes(length, "big", signed=True))
+    return f'"{b2a_base64(value.to_bytes(length, "big", signed=True), newline=False).decode()}"'
 
 
 def decimal(mode: Decimals, scale: int, precision: int | None = None) -> Form:

@@ -28,8 +28,8 @@ def make_arrow_light() -> None:
     if PANDAS in sys.modules:
         return
     nowhere = _Nowhere()
-    sys.meta_path.insert(0, nowhere)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, nowhere)
     try:
         pa.scalar(0)
     finally:
-        sys.meta_path.remove(nowhere)  # type: ignore[arg-type]
+        sys.meta_path.remove(nowhere)

@@ -199,8 +199,11 @@ def _timestamp(modes: Modes, modifier: int) -> Form:
 
 def _zoned_timestamp(_: Modes, modifier: int) -> Form:
     digits = _precision(modifier)
+    usual = len("2024-02-29 12:34:56.+00") + digits
 
     def write(text: str) -> str:
+        if digits and len(text) == usual and text[10] == " " and text.endswith("+00"):
+            return f'"{text[:10]}T{text[11:-3]}Z"'
         if not text.endswith("+00"):
             return _far_zoned(text, digits)
         return f'"{text[:10]}T{_padded(text[11:-3], digits)}Z"' if text[10] == " " else _far_zoned(text, digits)

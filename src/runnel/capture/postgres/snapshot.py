@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -102,15 +103,24 @@ class PostgresSnapshot:
             raise SnapshotOutdated(self._address.shown, str(found.id))
 
     def _pieces(self) -> Iterator[Sequence[Row]]:
+        """The next one is fetched while somebody writes the last."""
         count = FEWEST
-        while True:
-            with self._address.telling():
-                piece = self._connection.execute(f"FETCH FORWARD {count} FROM rows".encode()).fetchall()
-            if piece:
-                yield piece
-            if len(piece) < count:
-                return
-            count = next_count(piece)
+        with ThreadPoolExecutor(1, "runnel-capture-rows") as ahead:
+            coming = ahead.submit(self._fetch, count)
+            while True:
+                piece = coming.result()
+                is_end = len(piece) < count
+                if not is_end:
+                    count = next_count(piece)
+                    coming = ahead.submit(self._fetch, count)
+                if piece:
+                    yield piece
+                if is_end:
+                    return
+
+    def _fetch(self, count: int) -> Sequence[Row]:
+        with self._address.telling():
+            return self._connection.execute(f"FETCH FORWARD {count} FROM rows".encode()).fetchall()
 
 
 @contextmanager
