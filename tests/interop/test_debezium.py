@@ -17,7 +17,7 @@ from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import LOGICAL, Database
 from tests.contract.capture.lives import capture_of, running, wait_until
 from tests.contract.capture.postgres.lives import end_of_log, has_come_to, in_small_pieces
-from tests.contract.capture.postgres_types import MADE, OURS, TYPES, Type
+from tests.contract.capture.postgres_types import MADE, OURS, TYPES, Type, extended
 from tests.contract.capture.topics import committed
 from tests.contract.views.postgres_server import DATABASE, USER, postgres_server
 from tests.interop.debezium.engine import Engine, Record, postgres_settings
@@ -92,7 +92,7 @@ def both(tmp_path_factory) -> Iterator[Both]:
         broker = stack.enter_context(Broker())
         database = Database(server, stack)
         prefix = database.schema
-        database.run(*MADE, "SET lc_monetary = 'C'", *TABLES)
+        database.run(*extended(), *MADE, "SET lc_monetary = 'C'", *TABLES)
         database.run(*(f'CREATE TABLE "{each.name}_" (id int PRIMARY KEY, v {each.sql})' for each in TYPES))
         settings = postgres_settings(
             server.port,

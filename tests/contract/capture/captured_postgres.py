@@ -58,6 +58,11 @@ class Database:
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(query.encode()).fetchall()
 
+    @property
+    def version(self) -> int:
+        """The server's major one."""
+        return self._connection.info.server_version // 10_000
+
     def table(self, name: str) -> TableId:
         return TableId(self.schema, name)
 

@@ -3,6 +3,7 @@
 The JSON is what Debezium 3.3 writes of the same log, unless the type is in `OURS`.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 
@@ -13,10 +14,10 @@ class Type(NamedTuple):
     values: tuple[tuple[str, str], ...]
 
 
+# Not every server has them: they are no part of the smallest PostgreSQL. The other is one that was built with libxml.
+EXTENSIONS: Final = ("hstore", "citext", "ltree")
+XML: Final = "xml"
 MADE: Final = (
-    "CREATE EXTENSION IF NOT EXISTS hstore SCHEMA public",
-    "CREATE EXTENSION IF NOT EXISTS citext SCHEMA public",
-    "CREATE EXTENSION IF NOT EXISTS ltree SCHEMA public",
     "CREATE TYPE public.mood as enum ('sad','so so','happy')",
     "CREATE DOMAIN public.positive as integer check (value > 0)",
     "CREATE DOMAIN public.label as text",
@@ -339,6 +340,8 @@ TYPES: Final = (
             ("'1 day'", "86400000000"),
             ("'-00:00:00.000001'", "-1"),
             ("'100 years'", "3155760000000000"),
+            ("'178000000 years'", "9223372036854775807"),
+            ("'-178000000 years'", "-9223372036854775808"),
         ),
     ),
     Type(
@@ -628,6 +631,36 @@ TYPES: Final = (
     ),
     Type("composite_array", "public.pair[]", "array of string", (("array['(1,x)'::public.pair]", '["(1,x)"]'),)),
 )
+# What servers know from a version on.
+NEWER: Final = (
+    (
+        17,
+        Type(
+            "interval_infinite",
+            "interval",
+            "int64 io.debezium.time.MicroDuration",
+            (("'infinity'", "9223372036854775807"), ("'-infinity'", "-9223372036854775808")),
+        ),
+    ),
+)
+
+
+def extended(extensions: Iterable[str] = EXTENSIONS) -> list[str]:
+    """The statements that make these extensions."""
+    return [f"CREATE EXTENSION IF NOT EXISTS {name} SCHEMA public" for name in extensions]
+
+
+def types_of(version: int, parts: Collection[str]) -> list[Type]:
+    """Those that a server knows which has these optional parts."""
+    newer = [each for first, each in NEWER if version >= first]
+    return [each for each in TYPES if part_of(each) in (None, *parts)] + newer
+
+
+def part_of(each: Type) -> str | None:
+    """The optional part of a server that a type needs."""
+    name = each.sql.removeprefix("public.").removesuffix("[]")
+    return name if name in (*EXTENSIONS, XML) else None
+
 
 BYTES: Final = "Debezium gives the bytes of the text, and even that only with include.unknown.datatypes"
 BYTES_OF_ITEMS: Final = "Debezium gives the bytes of the items' texts"

@@ -5,7 +5,8 @@
 
 It listens on a free port of the loopback interface, keeps its files in a temporary directory, answers when the block
 begins, and is gone when the block ends. PostgreSQL refuses to run as root: then the user `postgres` runs it, which its
-packages make.
+packages make. It is the one that is installed, or of the major version that is asked for: by `version`, or by
+RUNNEL_POSTGRES in the environment (see `postgres_package`).
 """
 
 import glob
@@ -21,6 +22,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.contract.views.postgres_package import packaged_programs
+
 HOST = "127.0.0.1"
 USER = "runnel"
 DATABASE = "runnel"
@@ -30,6 +33,7 @@ ACCESS = f"""\
 local all all trust
 host all locked {HOST}/32 scram-sha-256
 host all all {HOST}/32 trust
+host replication all {HOST}/32 trust
 """
 
 
@@ -41,6 +45,7 @@ class PostgresUnavailable(Exception):
 class Postgres:
     port: int
     directory: Path
+    programs: Path
 
     @property
     def url(self) -> str:
@@ -54,19 +59,19 @@ class Postgres:
             connection.execute(statement.encode())
 
     def stop(self) -> None:
-        _control(self.directory, "stop", "--mode=fast")
+        _control(self, "stop", "--mode=fast")
 
     def start(self) -> None:
-        _control(self.directory, "start", f"--log={self.directory / 'server.log'}")
+        _control(self, "start", f"--log={self.directory / 'server.log'}")
 
 
 @contextmanager
-def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+def postgres_server(settings: Mapping[str, str] | None = None, version: str = "") -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix="runnel-postgres-", dir="/tmp") as name:
         directory = Path(name)
         if os.geteuid() == 0:
             shutil.chown(directory, SERVER_USER, SERVER_USER)
-        postgres = Postgres(_free_port(), directory)
+        postgres = Postgres(free_port(), directory, programs(version))
         _make(postgres, settings or {"fsync": "off"})  # a server that is never cut from its power
         postgres.start()
         try:
@@ -77,8 +82,11 @@ def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[Postg
             postgres.stop()
 
 
-def programs() -> Path:
+def programs(version: str = "") -> Path:
     """Where PostgreSQL's programs are: Debian keeps them off the path."""
+    wanted = version or os.environ.get("RUNNEL_POSTGRES", "")
+    if wanted:
+        return packaged_programs(wanted)
     found = shutil.which("pg_ctl")
     if found:
         return Path(os.path.realpath(found)).parent
@@ -93,7 +101,7 @@ def programs() -> Path:
 def _make(postgres: Postgres, settings: Mapping[str, str]) -> None:
     data = postgres.directory / "data"
     options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={USER}"]
-    _run([str(programs() / "initdb"), f"--pgdata={data}", *options])
+    run_as_server([str(postgres.programs / "initdb"), f"--pgdata={data}", *options])
     lines = [
         f"port = {postgres.port}",
         f"listen_addresses = '{HOST}'",
@@ -105,12 +113,12 @@ def _make(postgres: Postgres, settings: Mapping[str, str]) -> None:
     (data / "pg_hba.conf").write_text(ACCESS)
 
 
-def _control(directory: Path, command: str, *options: str) -> None:
-    _run(
+def _control(postgres: Postgres, command: str, *options: str) -> None:
+    run_as_server(
         [
-            str(programs() / "pg_ctl"),
+            str(postgres.programs / "pg_ctl"),
             command,
-            f"--pgdata={directory / 'data'}",
+            f"--pgdata={postgres.directory / 'data'}",
             "--wait",
             f"--timeout={LIMIT}",
             *options,
@@ -118,7 +126,7 @@ def _control(directory: Path, command: str, *options: str) -> None:
     )
 
 
-def _run(command: Sequence[str]) -> None:
+def run_as_server(command: Sequence[str]) -> None:
     as_user = ["runuser", "-u", SERVER_USER, "--"] if os.geteuid() == 0 else []
     # A file takes what it says: the server would hold a pipe open for as long as it runs.
     with tempfile.TemporaryFile() as output:
@@ -130,7 +138,7 @@ def _run(command: Sequence[str]) -> None:
             raise PostgresUnavailable(f"{' '.join(command)} failed:\n{output.read().decode(errors='replace')}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

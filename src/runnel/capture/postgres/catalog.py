@@ -20,10 +20,12 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid
 GROUP BY i.indexrelid, i.indisprimary, i.indisreplident
 ORDER BY i.indexrelid
 """
+# Servers tell generated columns from 18 on, if they are stored; though older ones list them as published.
 COLUMNS: Final = """
-SELECT attname::text, atttypid::int8, atttypmod, attnotnull, format_type(atttypid, atttypmod)
+SELECT attname::text, atttypid::int8, atttypmod, attnotnull, format_type(atttypid, atttypmod), attgenerated <> ''
 FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+  AND (attgenerated = '' OR attgenerated = 's' AND current_setting('server_version_num')::int >= 180000)
 ORDER BY attnum
 """
 TABLES: Final = """
@@ -62,6 +64,7 @@ class CatalogColumn(NamedTuple):
     modifier: int
     is_filled: bool  # NOT NULL
     sql_type: str
+    is_generated: bool = False  # and stored
 
 
 class CatalogTable(NamedTuple):

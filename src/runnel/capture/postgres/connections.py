@@ -96,7 +96,8 @@ class Address:
         reason = " ".join(str(error).split())
         if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
             return DatabaseUnreachable(self.shown, reason)
-        if "could not map filenode" in reason:  # a fault of servers up to now, which comes with `streaming` only
+        # A fault of servers up to now, which comes with `streaming` only; from 16 on they call it filenumber.
+        if "could not map file" in reason:
             hint = "the server cannot send this transaction before its commit: go on without --in-progress"
             return DatabaseRefused(self.shown, reason, hint=hint)
         return DatabaseRefused(self.shown, reason, hint=HINTS.get(state, "this is unexpected: please report it"))

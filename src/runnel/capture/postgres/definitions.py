@@ -53,11 +53,11 @@ class Definitions:
             self._connection = None
 
     def of_catalog(self, found: CatalogTable, published: frozenset[str] | None = None) -> Table:
-        """As it is now, without the columns that are not published."""
+        """As it is now, without the columns that are not published: generated ones are only if that is said."""
         columns = tuple(
             ShapeColumn(column.name, column.type, column.modifier, not column.is_filled)
             for column in found.columns
-            if published is None or column.name in published
+            if (not column.is_generated if published is None else column.name in published)
         )
         names = {column.name for column in columns}
         key = found.key if names.issuperset(found.key) else ()

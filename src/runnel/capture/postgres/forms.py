@@ -248,6 +248,8 @@ def _interval(modes: Modes, _: int) -> Form:
 
 
 def _iso_interval(text: str) -> str:
+    if text in times.INFINITE_INTERVALS:
+        return quoted(text)
     years, months, days, hours, minutes, seconds = times.interval_parts(text)
     whole, _, fraction = seconds.partition(".")
     fraction = fraction.rstrip("0")

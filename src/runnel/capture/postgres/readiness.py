@@ -21,7 +21,8 @@ from runnel.durable import durable
 
 PATIENCE_SECONDS: Final = 300
 PLUGIN: Final = "pgoutput"
-FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby
+FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby, and says why it is lost
+GENERATED: Final = 18_00_00  # the version from which on the log can tell generated columns
 
 USER: Final = """
 SELECT current_user::text, rolsuper OR rolreplication OR EXISTS (
@@ -41,7 +42,7 @@ FROM pg_publication WHERE pubname = %s
 """
 SLOT: Final = """
 SELECT plugin::text, slot_type, database::text, wal_status,
-       coalesce(confirmed_flush_lsn, restart_lsn)::text, restart_lsn::text
+       coalesce(confirmed_flush_lsn, restart_lsn)::text, restart_lsn::text, {reason}
 FROM pg_replication_slots WHERE slot_name = %s
 """
 KEYLESS: Final = """
@@ -49,6 +50,18 @@ SELECT c.oid::int8 FROM pg_class c
 WHERE c.oid = ANY(%s) AND (c.relreplident = 'n' OR c.relreplident = 'd' AND NOT EXISTS (
     SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate))
 """
+COMPUTED: Final = """
+SELECT c.oid::int8 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+WHERE c.oid = ANY(%s) AND a.attgenerated <> ''
+  AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident)
+"""
+WAL_REMOVED: Final = 'the server removed log that slot "{slot}" still needed, by its max_slot_wal_keep_size'
+LOST: Final = {
+    None: WAL_REMOVED,
+    "wal_removed": WAL_REMOVED,
+    "idle_timeout": 'the server gave up slot "{slot}", which nobody read for its idle_replication_slot_timeout',
+}
 
 
 class Slot(NamedTuple):
@@ -116,6 +129,7 @@ class Readiness:
                 [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in nameless],
                 then="or give it a primary key",
             )
+        self._check_computed_keys(tables)
 
     def make_publication(self, tables: Sequence[ListedTable]) -> None:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
@@ -173,10 +187,11 @@ class Readiness:
         return made
 
     def slot(self) -> Slot | None:
-        found = self._connection.execute(SLOT, [self._slot]).fetchone()
+        reason = "invalidation_reason" if self._connection.info.server_version >= FAILOVER else "NULL"
+        found = self._connection.execute(SLOT.format(reason=reason).encode(), [self._slot]).fetchone()
         if found is None:
             return None
-        plugin, kind, database, status, confirmed, restart = found
+        plugin, kind, database, status, confirmed, restart, why = found
         ours = self._connection.info.dbname
         if kind != "logical" or plugin != PLUGIN or database != ours:
             what = (
@@ -188,10 +203,10 @@ class Readiness:
                 hint=f"take another name, or drop it: SELECT pg_drop_replication_slot({literal(self._slot)});",
             )
         if status == "lost" or restart is None:
+            what = LOST.get(why, f'the server gave up slot "{{slot}}": {why}').format(slot=self._slot)
             raise PositionLost(
                 self._address.shown,
-                f'the server removed log that slot "{self._slot}" still needed, by its max_slot_wal_keep_size; '
-                f"SELECT pg_drop_replication_slot({literal(self._slot)}); drops what is left of it",
+                f"{what}; SELECT pg_drop_replication_slot({literal(self._slot)}); drops what is left of it",
             )
         return Slot(lsn_number(confirmed), lsn_number(restart))
 
@@ -208,9 +223,12 @@ class Readiness:
                 self._connection.execute(f"DROP PUBLICATION {identifier(self._publication)}".encode())
 
     def _create_publication(self, tables: Sequence[ListedTable]) -> None:
+        # In a key, a generated column that is not published would make updates fail.
+        has_them = self._connection.info.server_version >= GENERATED
+        generated = ", publish_generated_columns = stored" if has_them else ""
         statement = (
             f"CREATE PUBLICATION {identifier(self._publication)} FOR TABLE {_only(tables)} "
-            "WITH (publish_via_partition_root = true);"
+            f"WITH (publish_via_partition_root = true{generated});"
         )
         found = self._connection.execute(USER).fetchone()
         assert found is not None
@@ -247,6 +265,19 @@ class Readiness:
     def _publishes_old_rows(self) -> bool:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         return found is None or bool(found[2])
+
+    def _check_computed_keys(self, tables: Sequence[ListedTable]) -> None:
+        """Where the log does not tell all of a key, other rows would have the same."""
+        if self._connection.info.server_version >= GENERATED:
+            return
+        found = {oid for (oid,) in self._connection.execute(COMPUTED, [[table.oid for table in tables]]).fetchall()}
+        computed = [table for table in tables if table.oid in found]
+        if computed:
+            raise self._missing(
+                f"{_listed(computed)} has a generated column in its key, which PostgreSQL before 18 does not tell",
+                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in computed],
+                then="then its records have no key",
+            )
 
     def _check_places(self) -> None:
         """One slot for the changes, and another for a moment, for the snapshot."""

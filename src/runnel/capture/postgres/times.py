@@ -14,6 +14,7 @@ from typing import Final
 DAY: Final = 86_400_000_000
 INFINITE_DAYS: Final = {"infinity": -2_147_472_692, "-infinity": -2_147_472_691}
 INFINITE_MICROS: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
+INFINITE_INTERVALS: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}  # of PostgreSQL 17 and later
 _1970: Final = date(1970, 1, 1).toordinal()
 _CYCLE_YEARS: Final = 400  # after so many years the calendar repeats
 _CYCLE_DAYS: Final = 146_097
@@ -78,8 +79,12 @@ def interval_parts(text: str) -> tuple[int, int, int, int, int, str]:
 
 
 def interval_micros(text: str) -> int:
-    """A month has 30.4375 days, as Debezium counts. It is a float's arithmetic, for the same numbers as Debezium's."""
+    """A month has 30.4375 days, as Debezium counts. It is a float's arithmetic, for the same numbers as Debezium's;
+    what is beyond 64 bits is the last number in them.
+    """
+    if text in INFINITE_INTERVALS:
+        return INFINITE_INTERVALS[text]
     years, months, day, hours, minutes, seconds = interval_parts(text)
     in_days = (years * 12 + months) * _AVERAGE_MONTH + day
     in_seconds = (((in_days * 24 + hours) * 60) + minutes) * 60 + float(seconds)
-    return int(in_seconds * 1e6)
+    return max(-(2**63), min(2**63 - 1, int(in_seconds * 1e6)))

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -46,16 +47,18 @@ def rebuilt_tables(life: Life) -> dict[str, RebuiltTable]:
     return found
 
 
+def rows_told(table: RebuiltTable) -> list[dict[str, Any]]:
+    """Those that have a key, and those that have none."""
+    return [*table.rows.values(), *map(json.loads, table.bag.elements())]
+
+
 def check(database: Database, life: Life, reference: Reference) -> None:
     reference.wait()
     told = rebuilt_tables(life)
     with database.connect() as connection:
         for table in TABLES:
             columns = columns_of(connection, table)
-            if table == "loose":
-                rows = [json.loads(text) for text in told[table].bag.elements()]
-            else:
-                rows = list(told[table].rows.values())
+            rows = rows_told(told[table])
             assert shown(rows, columns) == shown(rows_of(connection, table), columns), table
             if table in FOLLOWED:
                 assert shown(rows, columns) == shown(reference.rows(table), columns), table

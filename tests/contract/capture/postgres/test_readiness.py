@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from runnel.capture.errors import TableMissing
+from runnel.capture.events import Change
 from runnel.capture.postgres import readiness
 from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SlotWaits
 from runnel.capture.postgres.source import PostgresSource
@@ -131,6 +132,25 @@ def test_a_table_without_a_key_is_refused_before_its_writers_are(database: Datab
     database.run("DELETE FROM t")
     database.run(*error.statements)
     database.source().prepare()
+
+
+def test_a_key_that_the_log_does_not_tell_is_refused(database: Database):
+    database.run(
+        "CREATE TABLE t(a int, b int GENERATED ALWAYS AS (a % 2) STORED, v int, PRIMARY KEY (a, b))",
+        "CREATE TABLE u(a int PRIMARY KEY, b int GENERATED ALWAYS AS (a % 2) STORED)",
+    )
+    source = database.source()
+    if database.version < 18:
+        error = missing(source)
+        assert error.missing == (
+            f"{database.schema}.t has a generated column in its key, which PostgreSQL before 18 does not tell"
+        )
+        database.run(*error.statements)
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (3, DEFAULT, 1)", "UPDATE t SET v = 2", "DELETE FROM t")
+    events = [event for event in events_of(source, start) if isinstance(event, Change)]
+    assert [event.op for event in events] == ["c", "u", "d"]
+    assert {event.table.key for event in events} == ({(0, 1)} if database.version >= 18 else {()})
 
 
 def test_a_table_that_is_not_there_is_told_with_those_that_are(database: Database):

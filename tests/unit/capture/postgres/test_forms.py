@@ -76,6 +76,8 @@ def test_times_in_every_mode():
         ("1 year 2 mons 3 days 04:05:06.789", "P1Y2M3DT4H5M6.789S"),
         ("-1 years -2 mons +3 days -04:05:06.50", "P-1Y-2M3DT-4H-5M-6.5S"),
         ("-00:00:00.000001", "P0Y0M0DT0H0M-0.000001S"),
+        ("infinity", "infinity"),
+        ("-infinity", "-infinity"),
     ],
 )
 def test_intervals_as_text(text, iso):

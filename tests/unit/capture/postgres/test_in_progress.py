@@ -87,6 +87,14 @@ def test_a_part_behind_a_savepoint_that_is_rolled_back_is_left_out():
     assert told(*pieces, start(9), insert("d", 12), stop(), commit(9)) == [BEGIN, "a", "d", END]
 
 
+def test_a_server_that_tells_more_of_what_is_rolled_back_means_the_same():
+    """Protocol 4 adds where and when."""
+    more = struct.pack(">Qq", 90, 4)
+    pieces = [start(9), insert("a", 9), insert("b", 10), stop(), abort(9, 10) + more]
+    assert told(*pieces, commit(9)) == [BEGIN, "a", END]
+    assert told(*pieces, abort(9, 9) + more, insert("c")) == ["c"]
+
+
 def test_transactions_that_go_on_side_by_side_are_told_one_after_the_other():
     pieces = [start(9), insert("a", 9), stop(), start(8), insert("x", 8), stop(), insert("beside")]
     ending = [start(9), insert("b", 9), stop(), commit(9), abort(8, 8)]
