@@ -31,8 +31,8 @@ def struct(own: list[Schema], name: str, *, version: int | None = None) -> Schem
     return schema if version is None else {**schema, "version": version}
 
 
-def array(items: Schema, name: str) -> Schema:
-    return {"type": "array", "items": items, "optional": True, "field": name}
+def array(items: Schema, name: str, *, optional: bool = True) -> Schema:
+    return {"type": "array", "items": items, "optional": optional, "field": name}
 
 
 def _of_column(column: Column) -> Schema:

@@ -88,6 +88,7 @@ class Envelope:
         self._selection = selection
         self._connector = source.connector
         self._database = quoted(source.database)
+        self._has_schemas = source.has_schemas
         self._own_fields = [dict(each) for each in source.fields]
         told = [
             f'"version":{quoted(__version__)}',
@@ -99,9 +100,7 @@ class Envelope:
         self.lag = Lag()
         self.router = Router(outbox) if outbox is not None else None
         self.schema_changes = (
-            SchemaChanges(prefix, source.database, source.connector, self._source_schema() if schemas else None)
-            if schema_changes
-            else None
+            SchemaChanges(prefix, source, self._source_schema() if schemas else None) if schema_changes else None
         )
 
     def has(self, table: str) -> bool:
@@ -191,7 +190,8 @@ class Envelope:
         self._shapes.pop(event.table, None)
         if self.schema_changes is not None:
             middle, end = self.source_pieces(event.table)
-            self.schema_changes.drop(event.table, self._block_of(event.micros, "", STREAMING, middle, end), out, now)
+            own = event.source or ",".join(f'"{each["field"]}":null' for each in self._own_fields)
+            self.schema_changes.drop(event.table, self._block_of(event.micros, own, STREAMING, middle, end), out, now)
 
     def message(self, event: Message, out: Outgoing, now: int, block: Block = no_block) -> None:
         """To the topic `<prefix>.message`, keyed by the message's own prefix."""
@@ -245,7 +245,8 @@ class Envelope:
 
     def source_pieces(self, table: TableId) -> tuple[str, str]:
         """What stands before its nanoseconds' number and behind it."""
-        return f',"db":{self._database},"ts_us":', f',"schema":{quoted(table.schema)},"table":{quoted(table.name)}'
+        schema = f',"schema":{quoted(table.schema)}' if self._has_schemas else ""
+        return f',"db":{self._database},"ts_us":', f'{schema},"table":{quoted(table.name)}'
 
     def value_schema(self, topic: str, fields: list[Schema]) -> Schema:
         row = {"type": "struct", "fields": fields, "optional": True, "name": f"{topic}.Value"}
@@ -341,7 +342,8 @@ class Envelope:
             snapshot,
             field("db", "string"),
             *(field(name, "int64", optional=True) for name in ("ts_us", "ts_ns")),
-            *(field(name, "string") for name in ("schema", "table")),
+            *([field("schema", "string")] if self._has_schemas else []),
+            field("table", "string", optional=not self._has_schemas),
             *self._own_fields,
         ]
         return struct(fields, f"io.debezium.connector.{self._connector}.Source", version=1)

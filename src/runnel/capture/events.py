@@ -79,10 +79,11 @@ class Redefined:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A table is not there any more."""
+    """A table is not there any more. `source` is as in `Change`; empty where the log does not say where that was."""
 
     table: TableId
     micros: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ is read there, so nothing is told twice. `ddl` is null, because a database's log
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,7 @@ from runnel.capture.errors import InvalidChoice
 from runnel.capture.forms import quoted
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selected
+from runnel.capture.source import Source
 from runnel.capture.tables import Column, TableId
 
 Definition: TypeAlias = dict[str, Any]
@@ -59,20 +61,32 @@ JDBC_TYPES: Final = {
     "io.debezium.time.ZonedTimestamp": 2014,
     "io.debezium.time.Year": 4,
 }
+# Of MariaDB's types, where their names say more than what becomes of them.
+JDBC_TYPES_BY_NAME: Final = {
+    "BINARY": -2,
+    "BIT": -7,
+    "CHAR": 1,
+    "FLOAT": 6,
+    "INT UNSIGNED": 4,
+    "SMALLINT UNSIGNED": 5,
+    **dict.fromkeys(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), 2004),
+}
+_COMMA: Final = re.compile(r"(?<!\\),")  # that is not part of a word
 
 
 class SchemaChanges:
-    def __init__(self, prefix: str, database: str, connector: str, source_schema: Schema | None) -> None:
+    def __init__(self, prefix: str, source: Source, source_schema: Schema | None) -> None:
         """`source_schema` is that of the source block, if schemas are written beside the values."""
         self.topic = prefix
-        self._database = database
+        self._database = source.database
+        self._has_schemas = source.has_schemas
         self._told: dict[str, Definition | None] = {}
         self._key = self._start = self._end = ""
-        key = f'{{"databaseName":{quoted(database)}}}'
+        key = f'{{"databaseName":{quoted(source.database)}}}'
         if source_schema is not None:
-            before, behind = wrapped(_key_schema(connector))
+            before, behind = wrapped(_key_schema(source.connector))
             key = f"{before}{key}{behind}"
-            self._start, self._end = wrapped(_value_schema(connector, source_schema))
+            self._start, self._end = wrapped(_value_schema(source.connector, source_schema))
         self._key = key
 
     def recall(self, read: Read) -> None:
@@ -108,14 +122,16 @@ class SchemaChanges:
         if out.is_kept:
             self._told[self._id(table)] = definition
         change = {"type": kind, "id": self._id(table), "table": definition}
+        schema = quoted(table.schema) if self._has_schemas else "null"
         value = (
             f'{{"source":{source},"ts_ms":{now // 1000},"databaseName":{quoted(self._database)},'
-            f'"schemaName":{quoted(table.schema)},"ddl":null,"tableChanges":[{_json(change)}]}}'
+            f'"schemaName":{schema},"ddl":null,"tableChanges":[{_json(change)}]}}'
         )
         out.add(self.topic, self._key, f"{self._start}{value}{self._end}", now // 1000)
 
     def _id(self, table: TableId) -> str:
-        return ".".join(f'"{part}"' for part in (self._database, table.schema, table.name))
+        schema = [table.schema] if self._has_schemas else []
+        return ".".join(f'"{part}"' for part in (self._database, *schema, table.name))
 
 
 def definition_of(selected: Selected) -> Definition:
@@ -133,7 +149,7 @@ def _column(position: int, column: Column) -> Definition:
     kind = column.type or name or schema["type"]
     return {
         "name": column.name,
-        "jdbcType": JDBC_TYPES.get(name, OTHER) if name else JDBC_TYPES.get(schema["type"], OTHER),
+        "jdbcType": JDBC_TYPES_BY_NAME.get(column.type) or JDBC_TYPES.get(name or schema["type"], OTHER),
         "nativeType": None,
         "typeName": kind,
         "typeExpression": kind,
@@ -146,8 +162,19 @@ def _column(position: int, column: Column) -> Definition:
         "generated": None,
         "comment": None,
         "defaultValueExpression": None,
-        "enumValues": parameters["allowed"].split(",") if "allowed" in parameters else None,
+        "enumValues": _words(column, parameters["allowed"]) if "allowed" in parameters else None,
     }
+
+
+def _words(column: Column, allowed: str) -> list[str]:
+    """MariaDB's stand as in its SQL."""
+    words = [word.replace("\\,", ",") for word in _COMMA.split(allowed)]
+    return [literal(word) for word in words] if column.type in ("ENUM", "SET") else words
+
+
+def literal(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def _number(parameters: dict[str, str], name: str) -> int | None:
@@ -187,7 +214,7 @@ def _value_schema(connector: str, source: Schema) -> Schema:
         [
             field("defaultCharsetName", "string", optional=True),
             array(texts, "primaryKeyColumnNames"),
-            array(column, "columns"),
+            array(column, "columns", optional=False),
             field("comment", "string", optional=True),
         ],
         "io.debezium.connector.schema.Table",
@@ -202,6 +229,6 @@ def _value_schema(connector: str, source: Schema) -> Schema:
         {**source, "field": "source"},
         field("ts_ms", "int64"),
         *(field(name, "string", optional=True) for name in ("databaseName", "schemaName", "ddl")),
-        array(change, "tableChanges"),
+        array(change, "tableChanges", optional=False),
     ]
     return struct(told, f"io.debezium.connector.{connector}.SchemaChangeValue", version=1)

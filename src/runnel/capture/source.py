@@ -68,6 +68,7 @@ class Chunk(NamedTuple):
 class Source(Protocol):
     connector: str  # Debezium's name of its kind: postgresql, mariadb, sqlite
     database: str
+    has_schemas: bool  # in its database, as PostgreSQL; else a schema is a database
     unit: str  # of `behind`: bytes, entries
     counts_unchosen: bool  # whether changes of tables that are not chosen any more are told as `Unchosen`
     fields: Sequence[Mapping[str, Any]]  # Kafka Connect's, of what `Change.source` holds

@@ -9,6 +9,7 @@ the topics of a broker, with `to="kafka:HOST:PORT"`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +23,34 @@ VERSION = "3.3.0.Final"
 LIMIT = 120.0
 FOLDER = Path(__file__).parent
 SOURCE = FOLDER / "Engine.java"
+POM = FOLDER / "pom.xml"
 DEFAULTS = {
     "name": "engine",
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "plugin.name": "pgoutput",
     "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
     "offset.flush.interval.ms": "1000",
     "poll.interval.ms": "10",
     "database.hostname": "127.0.0.1",
+}
+POSTGRES = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "plugin.name": "pgoutput",
     "publication.autocreate.mode": "disabled",
+    "database.password": "none",
+}
+MARIADB = {
+    "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+    "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
+    "database.ssl.mode": "disable",
+}
+# For those names that all of them need.
+SHORT = {
+    "user": "database.user",
+    "password": "database.password",
+    "database": "database.dbname",
+    "prefix": "topic.prefix",
+    "slot": "slot.name",
+    "publication": "publication.name",
+    "tables": "table.include.list",
 }
 
 
@@ -42,27 +62,28 @@ class Record(NamedTuple):
 
 
 def debezium_classpath() -> str:
-    """The class path of its jars; fetches them when they are not there yet."""
+    """The class path of its jars; fetches them when those are not there yet that the list names."""
     find_java()
-    jars = cache_directory() / f"debezium-{VERSION}"
+    listed = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
+    jars = cache_directory() / f"debezium-{VERSION}-{listed}"
     if not jars.is_dir():
-        fetch_jars(jars, FOLDER / "pom.xml", f"Debezium {VERSION}")
+        fetch_jars(jars, POM, f"Debezium {VERSION}")
     return str(jars / "*")
 
 
 def postgres_settings(port: int, **named: str) -> dict[str, str]:
     """By the names of Debezium's settings, with underscores for dots; short names for those that all of them need."""
-    short = {
-        "user": "database.user",
-        "password": "database.password",
-        "database": "database.dbname",
-        "prefix": "topic.prefix",
-        "slot": "slot.name",
-        "publication": "publication.name",
-        "tables": "table.include.list",
-    }
-    settings = {**DEFAULTS, "database.port": str(port), "database.password": "none"}
-    return settings | {short.get(name, name.replace("_", ".")): value for name, value in named.items()}
+    return _settings(POSTGRES, port, named)
+
+
+def mariadb_settings(port: int, **named: str) -> dict[str, str]:
+    """As those of PostgreSQL."""
+    return _settings(MARIADB, port, named)
+
+
+def _settings(defaults: Mapping[str, str], port: int, named: Mapping[str, str]) -> dict[str, str]:
+    chosen = {SHORT.get(name, name.replace("_", ".")): value for name, value in named.items()}
+    return {**DEFAULTS, **defaults, "database.port": str(port), **chosen}
 
 
 class Engine(Program):

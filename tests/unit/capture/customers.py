@@ -15,6 +15,7 @@ LOOSE = Table(TableId("public", "loose"), CUSTOMERS.columns, ())
 
 class NoSource:
     connector = "postgresql"
+    has_schemas = True
     database = "shop"
     fields: tuple[dict[str, Any], ...] = (
         {"type": "int64", "optional": True, "field": "txId"},

@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from runnel.capture.mariadb.connections import Connection, ask, ask_one, literal
-from runnel.capture.mariadb.kinds import Kind, kind_of
+from runnel.capture.mariadb.kinds import Kind, kind_of, type_of
 from runnel.capture.tables import TableId
 
 TABLES: Final = """
@@ -46,6 +46,7 @@ class CatalogColumn(NamedTuple):
     name: str
     kind: Kind
     optional: bool
+    type: str  # the server's own name of it
 
 
 class CatalogTable(NamedTuple):
@@ -76,7 +77,10 @@ def table(connection: Connection, identity: TableId) -> CatalogTable | None:
     }
     columns = tuple(
         CatalogColumn(
-            name, kind_of(data_type, column_type, int(precision), int(scale), is_json=name in json), nullable == "YES"
+            name,
+            kind_of(data_type, column_type, int(precision), int(scale), is_json=name in json),
+            nullable == "YES",
+            type_of(data_type, column_type, is_json=name in json),
         )
         for name, data_type, column_type, nullable, precision, scale, _ in found
     )

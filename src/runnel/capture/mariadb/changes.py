@@ -310,7 +310,8 @@ class MariadbChanges:
 
     def _source(self, group: Group, item: Item) -> tuple[str, str]:
         place = f'"file":"{item.file}","pos":{item.at}'
-        return f'"server_id":{group.gtid.server},"gtid":"{group.gtid}",{place},"row":', ',"thread":null,"query":null'
+        head = f'"sequence":null,"server_id":{group.gtid.server},"gtid":"{group.gtid}",{place},"row":'
+        return head, ',"thread":null,"query":null'
 
     def _statement(self, group: Group, item: Item) -> Iterator[Event]:
         query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
@@ -330,7 +331,8 @@ class MariadbChanges:
             self._maps.clear()
             self._tables.pop(table, None)
             yield from self._beginning(group)
-            yield Gone(table, group.micros)
+            head, tail = self._source(group, item)
+            yield Gone(table, group.micros, f"{head}0{tail}")
         elif (found := self._tables.get(table) or self._catalog.table(table)) is not None:
             yield from self._beginning(group)
             head, tail = self._source(group, item)

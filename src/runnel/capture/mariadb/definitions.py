@@ -16,7 +16,7 @@ from runnel.capture.mariadb.connections import Connection
 from runnel.capture.mariadb.forms import Forms, Modes
 from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.table_maps import TableMap
-from runnel.capture.mariadb.values import Decode, decoder_of, refined
+from runnel.capture.mariadb.values import Decode, decoder_of, refined, type_of
 from runnel.capture.tables import Column, Table, TableId
 
 
@@ -24,6 +24,7 @@ class ShapeColumn(NamedTuple):
     name: str
     kind: Kind
     optional: bool
+    type: str  # the server's own name of it
 
 
 class Shape(NamedTuple):
@@ -82,12 +83,14 @@ class Definitions:
         """As it was then."""
         identity = TableId(told.schema, told.name)
         found = catalog.table(self.connection, identity)
-        known = {column.name: column.kind for column in found.columns} if found else {}
+        known = {column.name: column for column in found.columns} if found else {}
         columns, decoders = [], []
         for column in told.columns:
             kind, decode = decoder_of(column, self._charsets.text_of)
-            kind, decode = refined(kind, decode, column, known.get(column.name))
-            columns.append(ShapeColumn(column.name, kind, column.is_nullable))
+            now = known.get(column.name)
+            kind, decode = refined(kind, decode, column, now and now.kind)
+            name = now.type if now is not None and kind is now.kind else type_of(column, kind)
+            columns.append(ShapeColumn(column.name, kind, column.is_nullable, name))
             decoders.append(decode)
         key = tuple(told.columns[place].name for place in told.key) or _unique(columns, found)
         return Shown(self._table(identity, Shape(tuple(columns), key)), tuple(decoders))
@@ -104,6 +107,7 @@ class Definitions:
                 column.name,
                 self._forms.form(f"{identity}.{column.name}", column.kind, optional=column.optional),
                 column.optional,
+                column.type,
             )
             for column in shape.columns
         )

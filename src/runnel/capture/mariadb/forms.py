@@ -56,7 +56,7 @@ def form_of(kind: Kind, modes: Modes, *, optional: bool) -> Form:
         case "bit":
             return _bits(kind.size)
         case "enum":
-            return forms.enumeration(kind.labels)
+            return forms.enumeration(label.replace(",", "\\,") for label in kind.labels)
         case "set":
             return forms.enumeration_set(kind.labels)
         case "date":

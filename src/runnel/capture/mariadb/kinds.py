@@ -36,6 +36,12 @@ class Kind(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+def type_of(data_type: str, column_type: str, *, is_json: bool) -> str:
+    """The server's own name of a type, without a length: as information_schema.COLUMNS tells it, and as the log can."""
+    name = "JSON" if is_json else data_type.upper()
+    return f"{name} UNSIGNED" if " unsigned" in column_type and data_type not in ("enum", "set") else name
+
+
 def labels_of(column_type: str) -> tuple[str, ...]:
     """Of enum('a','it''s')."""
     return tuple(found[1].replace("''", "'") for found in _LABEL.finditer(column_type))

@@ -128,7 +128,7 @@ class MariadbSnapshot:
 
 def source_of(taken: Taken) -> str:
     place = f'"file":"{taken.file}","pos":{taken.pos}'
-    return f'"server_id":{taken.server},"gtid":null,{place},"row":0,"thread":null,"query":null'
+    return f'"sequence":null,"server_id":{taken.server},"gtid":null,{place},"row":0,"thread":null,"query":null'
 
 
 def _next_count(piece: Sequence[Row]) -> int:

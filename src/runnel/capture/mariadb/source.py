@@ -38,8 +38,10 @@ FIRST_SERVER, SERVERS = 1_000_000_000, 3_000_000_000  # among which a reader's o
 class MariadbSource:
     connector = "mariadb"
     counts_unchosen = False
+    has_schemas = False
     unit = "bytes"
     fields: Sequence[Mapping[str, Any]] = (
+        {"type": "string", "optional": True, "field": "sequence"},
         {"type": "int64", "optional": False, "field": "server_id"},
         {"type": "string", "optional": True, "field": "gtid"},
         {"type": "string", "optional": False, "field": "file"},

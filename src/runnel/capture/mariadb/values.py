@@ -281,6 +281,42 @@ def _plain(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
+# --- names of types
+
+_NAMES: Final = {
+    Type.TINY: "TINYINT",
+    Type.SHORT: "SMALLINT",
+    Type.INT24: "MEDIUMINT",
+    Type.LONG: "INT",
+    Type.LONGLONG: "BIGINT",
+    Type.NEWDECIMAL: "DECIMAL",
+    Type.NEWDATE: "DATE",
+    Type.TIME2: "TIME",
+    Type.DATETIME2: "DATETIME",
+    Type.TIMESTAMP2: "TIMESTAMP",
+}
+_SHAPES: Final = (
+    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
+)  # fmt: skip
+_SIZES: Final = {1: "TINY", 2: "", 3: "MEDIUM", 4: "LONG"}
+
+
+def type_of(column: LoggedColumn, kind: Kind) -> str:
+    """The server's own name of a type, without a length; `kind` is what the column holds."""
+    is_text = kind.name != "bytes"
+    match column.type:
+        case Type.GEOMETRY:
+            return _SHAPES[column.shape] if column.shape < len(_SHAPES) else _SHAPES[0]
+        case Type.BLOB | Type.BLOB_COMPRESSED:
+            return f"{_SIZES.get(column.meta, '')}{'TEXT' if is_text else 'BLOB'}"
+        case Type.VARCHAR | Type.VAR_STRING | Type.VARCHAR_COMPRESSED:
+            return "VARCHAR" if is_text else "VARBINARY"
+        case Type.STRING:
+            return "CHAR" if is_text else "BINARY"
+    name = _NAMES.get(Type(column.type), Type(column.type).name)
+    return f"{name} UNSIGNED" if column.is_unsigned and column.type != Type.YEAR else name
+
+
 # --- what only the catalog knows
 
 _FROM_BYTES: Final[dict[str, Callable[[bytes], str]]] = {

@@ -49,6 +49,7 @@ class PostgresSource:
 
     connector = "postgresql"
     counts_unchosen = False
+    has_schemas = True
     unit = "bytes"
     fields: Sequence[Mapping[str, Any]] = (
         {"type": "string", "optional": True, "field": "sequence"},

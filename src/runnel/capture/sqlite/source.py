@@ -35,6 +35,7 @@ TRIM_PATIENCE = 1.0  # seconds that a trimming waits for the write lock; it can 
 class SqliteSource:
     connector: str = "sqlite"
     counts_unchosen = True
+    has_schemas = True
     unit: str = "entries"
     fields: Sequence[Mapping[str, Any]] = (
         {"type": "string", "optional": True, "field": "sequence"},
