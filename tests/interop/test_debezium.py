@@ -1,5 +1,5 @@
 """Debezium 3.3 and a capture of ours read the same PostgreSQL at the same time: event by event they tell the same, with
-schemas and all, but for what is said here.
+schemas and all, but for what is said here. Events of an outbox are routed by Debezium's own transform.
 """
 
 from __future__ import annotations
@@ -7,19 +7,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from runnel import Broker
+from runnel.capture.outbox import Outbox
 from runnel.capture.postgres.source import PostgresSource
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import LOGICAL, Database
 from tests.contract.capture.lives import capture_of, running, wait_until
 from tests.contract.capture.postgres.lives import end_of_log, has_come_to, in_small_pieces
 from tests.contract.capture.postgres_types import MADE, OURS, TYPES, Type, extended
-from tests.contract.capture.topics import committed
 from tests.contract.views.postgres_server import DATABASE, USER, postgres_server
+from tests.interop.debezium import comparing
+from tests.interop.debezium.comparing import Both, as_told, by_topic, key_of, of_transaction, ours, told, with_a_word
 from tests.interop.debezium.engine import Engine, Record, postgres_settings
 
 pytestmark = pytest.mark.servers
@@ -60,18 +62,17 @@ WRITTEN = (
     ("ALTER TABLE customers DROP COLUMN note", "UPDATE customers SET city = 'Linz' WHERE id = 2"),
 )
 TOLD = ("there", "customers", "orders", "loose", "emptied")
-
-
-class Both(NamedTuple):
-    """By topic, what each of them wrote."""
-
-    prefix: str
-    debezium: dict[str, list[Record]]
-    ours: dict[str, list[Record]]
-
-    def of_table(self, name: str) -> tuple[list[Record], list[Record]]:
-        topic = f"{self.prefix}.{self.prefix}.{name}"
-        return self.debezium.get(topic, []), self.ours.get(topic, [])
+# The layout of Debezium's outbox, with columns of several types.
+OUTBOX = (
+    "CREATE TABLE outbox(id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,"
+    " type varchar(255) NOT NULL, payload jsonb)",
+)
+EVENTS = (
+    "'00000000-0000-0000-0000-000000000001', 'order', 'o1', 'Placed', '{\"b\": [1, null], \"a\": \"ü\"}'",
+    "'00000000-0000-0000-0000-000000000002', 'customer', 'c 2', 'Moved', '\"text\"'",
+    "'00000000-0000-0000-0000-000000000003', 'order', 'o1', 'Cancelled', NULL",
+    "'00000000-0000-0000-0000-000000000004', 'or/der', '', 'Placed', '{}'",
+)
 
 
 def write(database: Database) -> None:
@@ -82,7 +83,38 @@ def write(database: Database) -> None:
         for each in TYPES:
             for number, (literal, _) in enumerate(each.values):
                 database.run(f'INSERT INTO "{each.name}_" VALUES ({number}, {literal})')
+    for event in EVENTS:
+        database.run(f"INSERT INTO outbox VALUES ({event})")
+    database.run("UPDATE outbox SET type = 'other' WHERE aggregateid = 'o1'", "DELETE FROM outbox")
     database.run("INSERT INTO hello VALUES (-1)")
+
+
+def settings_of(port: int, prefix: str) -> dict[str, str]:
+    router = {
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.table.fields.additional.placement": "type:header:eventType",
+        "transforms.outbox.predicate": "outbox",
+        "predicates": "outbox",
+        "predicates.outbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.outbox.pattern": rf"{prefix}\\.{prefix}\\.outbox",
+    }
+    return postgres_settings(
+        port,
+        user=USER,
+        database=DATABASE,
+        prefix=prefix,
+        slot=f"debezium_{prefix}",
+        publication=f"debezium_{prefix}",
+        publication_autocreate_mode="filtered",
+        tables=rf"{prefix}\\..*",
+        snapshot_mode="initial",
+        skipped_operations="none",
+        provide_transaction_metadata="true",
+        include_unknown_datatypes="true",
+        **{"converter.replace.null.with.default": "false"},
+        **router,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,28 +124,15 @@ def both(tmp_path_factory) -> Iterator[Both]:
         broker = stack.enter_context(Broker())
         database = Database(server, stack)
         prefix = database.schema
-        database.run(*extended(), *MADE, "SET lc_monetary = 'C'", *TABLES)
+        database.run(*extended(), *MADE, "SET lc_monetary = 'C'", *TABLES, *OUTBOX)
         database.run(*(f'CREATE TABLE "{each.name}_" (id int PRIMARY KEY, v {each.sql})' for each in TYPES))
-        settings = postgres_settings(
-            server.port,
-            user=USER,
-            database=DATABASE,
-            prefix=prefix,
-            slot=f"debezium_{prefix}",
-            publication=f"debezium_{prefix}",
-            publication_autocreate_mode="filtered",
-            tables=rf"{prefix}\\..*",
-            snapshot_mode="initial",
-            skipped_operations="none",
-            provide_transaction_metadata="true",
-            include_unknown_datatypes="true",
-            **{"converter.replace.null.with.default": "false"},
-        )
-        engine = stack.enter_context(Engine(tmp_path_factory.mktemp("debezium"), settings))
+        engine = stack.enter_context(Engine(tmp_path_factory.mktemp("debezium"), settings_of(server.port, prefix)))
         stack.enter_context(in_small_pieces(1000))
         selection = Selection(tables=[rf"{prefix}\..*"])
         source = PostgresSource(server.url, prefix, selection.has)
-        capture = capture_of(prefix, source, broker.bootstrap, selection, transactions=True, schemas=True)
+        outbox = Outbox(rf"{prefix}\.outbox")
+        options = {"transactions": True, "schemas": True, "outbox": outbox}
+        capture = capture_of(prefix, source, broker.bootstrap, selection, **options)
         stack.enter_context(running(capture))
         wait_until(capture.is_streaming.is_set)
         hello = f"{prefix}.{prefix}.hello"
@@ -122,84 +141,20 @@ def both(tmp_path_factory) -> Iterator[Both]:
         end = end_of_log(server.url)
         engine.wait(lambda: any(key_of(each) == {"id": -1} for each in told(engine, hello)))
         wait_until(lambda: has_come_to(capture, end))
-        yield Both(prefix, by_topic(engine.records()), by_topic(ours(broker, prefix)))
-
-
-def told(engine: Engine, topic: str) -> list[Record]:
-    return [each for each in engine.records() if each.topic == topic]
-
-
-def key_of(record: Record) -> Any:
-    return record.key and record.key["payload"]
-
-
-def ours(broker: Broker, prefix: str) -> Iterator[Record]:
-    for records in committed(broker.bootstrap, f"{prefix}.").values():
-        for each in records:
-            headers = {name: json.loads(text) for name, text in each.headers.items()}
-            yield Record(each.topic, None if each.key is None else json.loads(each.key), each.value, headers)
-
-
-def by_topic(records: Iterator[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.topic, []).append(record)
-    return found
+        mine = {**by_topic(ours(broker, f"{prefix}.")), **by_topic(comparing.events(broker, "outbox.event."))}
+        yield Both(prefix, prefix, by_topic(engine.records()), mine)
 
 
 def comparable(record: Record) -> Any:
-    """Without what differs from run to run: who wrote it, and when. And without what we leave out on purpose: headers
-    with the names of Debezium's own parts, and the defaults of columns, by which Kafka Connect's JSON replaces nulls.
-    """
-    headers = {name: value for name, value in record.headers.items() if not name.startswith("__debezium.context")}
-    if record.value is None:
-        return record.key, None, headers
-    payload = json.loads(json.dumps(record.value["payload"]))
-    if "op" in payload:
-        for name in ("ts_ms",) if payload["op"] == "m" else ("ts_ms", "ts_us", "ts_ns"):
-            assert isinstance(payload.pop(name), int)
-    if "source" in payload:
-        _make_comparable(payload["source"])
-    block = payload.get("transaction")
-    if block:
-        block["id"] = of_transaction(block["id"])
-    return record.key, as_schema(record.value["schema"]), payload, headers
+    return comparing.comparable(record, _make_comparable)
 
 
 def _make_comparable(source: dict[str, Any]) -> None:
-    assert source.pop("version")
     source["sequence"] = json.loads(source["sequence"])[1]  # the other one is where they began to read
-    source["snapshot"] = source["snapshot"] or "false"  # the field's default
     if source["snapshot"] != "false":  # each has taken one of its own, and has other tables before and after this one
         source["snapshot"] = source["snapshot"].removesuffix("_in_data_collection")
         for name in ("ts_ms", "ts_us", "ts_ns", "txId", "lsn", "sequence"):
             source.pop(name)
-
-
-def of_transaction(name: str) -> str:
-    """Its number. Behind that Debezium has the place of its first change in BEGIN, and of its end in END; we have that
-    of the commit in both.
-    """
-    return name.partition(":")[0]
-
-
-def as_schema(schema: Any) -> Any:
-    """The fields of a source block by their names: Debezium has `sequence` in the middle of them."""
-    if isinstance(schema, list):
-        return [as_schema(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {
-        name: as_schema(part) for name, part in schema.items() if name != "default" or schema["field"] == "snapshot"
-    }
-    if str(found.get("name")).endswith(".Source"):
-        found["fields"] = sorted(found["fields"], key=lambda field: str(field["field"]))
-    return found
-
-
-def with_a_word(records: list[Record]) -> list[Record]:
-    """Without tombstones of rows that have no key, which nobody could use."""
-    return [each for each in records if each.key is not None or each.value is not None]
 
 
 @pytest.mark.parametrize("table", TOLD)
@@ -226,23 +181,16 @@ def test_transactions_are_told_as_debezium_tells_them(both: Both):
 def boundary(record: Record) -> Any:
     payload = {**record.value["payload"], "id": of_transaction(record.value["payload"]["id"])}
     collections = payload["data_collections"] or ()
-    payload["data_collections"] = {collection(each["data_collection"]): each["event_count"] for each in collections}
+    counts = {collection(each["data_collection"]): each["event_count"] for each in collections}
+    routed = counts.pop("outbox", 0)  # which Debezium counts, though no topic has events of that table
+    payload["data_collections"] = counts
+    payload["event_count"] = payload["event_count"] and payload["event_count"] - routed
     return record.key["schema"], of_transaction(record.key["payload"]["id"]), record.value["schema"], payload
 
 
 def collection(name: str) -> str:
     """Of messages Debezium writes a Java object's address, and we the end of their topic's name."""
     return "message" if "LogicalDecodingMessageId" in name else name.rpartition(".")[2]
-
-
-def value_schema(record: Record) -> Any:
-    """Of the column v in the row behind a change; None where the row has no such column."""
-    after = next(field for field in record.value["schema"]["fields"] if field["field"] == "after")
-    return next((field for field in after["fields"] if field["field"] == "v"), None)
-
-
-def as_told(records: list[Record]) -> list[Any]:
-    return [(value_schema(each), each.value["payload"]["after"].get("v")) for each in records]
 
 
 @pytest.mark.parametrize("each", TYPES, ids=lambda each: each.name)
@@ -253,3 +201,14 @@ def test_a_type_is_told_as_debezium_tells_it_unless_the_table_says_why_not(both:
         assert debezium != mine, f"it is the same now: {OURS[each.name]}"
     else:
         assert mine == debezium
+
+
+def test_events_of_an_outbox_are_routed_as_debezium_routes_them(both: Both):
+    debezium, mine = (
+        {topic: records for topic, records in found.items() if topic.startswith("outbox.event.")}
+        for found in (both.debezium, both.ours)
+    )
+    assert sorted(debezium) == ["outbox.event.customer", "outbox.event.or/der", "outbox.event.order"]
+    expected = [comparing.event(each) for records in debezium.values() for each in records]
+    # Kafka would refuse the name that Debezium leaves as it is.
+    assert mine == by_topic(each._replace(topic=each.topic.replace("/", "_")) for each in expected)
