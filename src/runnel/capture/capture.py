@@ -17,7 +17,15 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from runnel.capture.chosen import Mode, Reading, streaming_from, with_new, with_tables_of, without_gone
+from runnel.capture.chosen import (
+    Mode,
+    Reading,
+    streaming_from,
+    until_one_came,
+    with_new,
+    with_tables_of,
+    without_gone,
+)
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.events import Event, Mark, Position
@@ -45,6 +53,10 @@ SIGNAL_MICROS = 500_000  # how often signals are looked for
 
 def present_micros() -> int:
     return time.time_ns() // 1000
+
+
+class BeginAgain(Exception):
+    """What is captured is to be looked at again."""
 
 
 class Capture:
@@ -88,6 +100,8 @@ class Capture:
                 self.start()
                 if not self._stop.is_set():
                     self._stream()
+            except BeginAgain:
+                continue
             except Abandoned:
                 return  # somebody has asked for it in the middle of a table
             except Transient as error:
@@ -162,7 +176,7 @@ class Capture:
         unread_tables = {
             name for name, table in self.state.tables.items() if table.state == "pending" and not table.by_chunks
         }
-        stream = Stream(self._envelope, position, transactions=self._has_transactions, left_out=unread_tables)
+        stream = self._stream_from(position, left_out=unread_tables)
         changes = self._source.changes(position, snapshot.position)
         try:
             while not self._stop.is_set() and self.state.position != snapshot.position:
@@ -236,7 +250,7 @@ class Capture:
         position = self.state.position
         assert position is not None  # it was written when the capture began
         changes = self._source.changes(position)
-        stream = Stream(self._envelope, position, transactions=self._has_transactions)
+        stream = self._stream_from(position)
         reading = Incremental(self._source, self._envelope, chunk=self._reading.chunk, rate=self._reading.rate)
         self.is_streaming.set()
         try:
@@ -246,6 +260,15 @@ class Capture:
                 self._pass_on(changes.read(seconds), stream, reading)
         finally:
             changes.close()
+
+    def _stream_from(self, position: Position, left_out: Container[str] = ()) -> Stream:
+        return Stream(
+            self._envelope,
+            position,
+            transactions=self._has_transactions,
+            left_out=left_out,
+            captured=self.state.tables,
+        )
 
     def _heed_signals(self) -> bool:
         """They take effect in the state, together with the offset behind them. Not so if they ask for tables that were
@@ -280,6 +303,7 @@ class Capture:
     ) -> None:
         """These events into the topics, and the position behind them."""
         now, out = self._micros(), Outgoing()
+        events, has_come = until_one_came(events, awaited)
         if reading is not None and reading.is_active:
             position, state = self._told_beside(events, stream, reading, out, now)
         else:
@@ -291,7 +315,7 @@ class Capture:
         if is_due:
             self._envelope.heartbeat(now, out)
         # A reading with nothing for us moves the position on. To write that each time would be much about nothing.
-        is_worth_it = must_write or now - self._written >= IDLE_MICROS
+        is_worth_it = must_write or has_come or now - self._written >= IDLE_MICROS
         if out.records or state is not self.state or (is_worth_it and position != self.state.position):
             before = self.state.position
             self._publish(out, state.at(position))
@@ -300,6 +324,8 @@ class Capture:
             if before is None or before.at != position.at:
                 with durable("capture.confirm"):
                     self._source.confirm(position)
+        if has_come:
+            raise BeginAgain
 
     def _told_beside(
         self, events: Sequence[Event], stream: Stream, reading: Incremental, out: Outgoing, now: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from runnel.capture.errors import NoKey
-from runnel.capture.events import Event, Gone, Position, Redefined
+from runnel.capture.events import Came, Ended, Event, Gone, Position, Redefined
 from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
 from runnel.capture.source import Source
 from runnel.capture.state import State, TableState
@@ -72,9 +72,22 @@ def with_tables_of(events: Sequence[Event], state: State, position: Position, aw
     for event in events:
         if isinstance(event, Redefined) and str(event.table.id) not in state.tables:
             state = state.with_table(event.table.id, TableState("complete", None, 0, position.at))
-        elif isinstance(event, Gone) and str(event.table) in state.tables and str(event.table) not in awaited:
+        elif isinstance(event, Gone | Came) and str(event.table) in state.tables and str(event.table) not in awaited:
             state = _without(event.table, state)
     return state
+
+
+def until_one_came(events: Sequence[Event], awaited: Container[str] = ()) -> tuple[Sequence[Event], bool]:
+    """The events to the end of the transaction in which a table came with its rows, and whether one did. What is behind
+    that is to be told when the table is among those that are to be read, as one that is chosen later.
+    """
+    has_come = False
+    for place, event in enumerate(events):
+        if isinstance(event, Came):
+            has_come = has_come or str(event.table) not in awaited
+        elif has_come and isinstance(event, Ended):
+            return events[: place + 1], True
+    return events, has_come
 
 
 def _without(table: TableId, state: State) -> State:

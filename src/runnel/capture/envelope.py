@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from runnel.capture.connect_schemas import Schema, field, fields, struct, wrapped
-from runnel.capture.events import Change, Gone, Message, Truncated
+from runnel.capture.events import Came, Change, Gone, Message, Truncated
 from runnel.capture.forms import quoted
 from runnel.capture.lag import Lag
 from runnel.capture.outbox import Outbox, Router
@@ -176,8 +176,7 @@ class Envelope:
         if shape.routing is not None:
             return
         source = self._source(shape, event.micros, event.source, STREAMING)
-        value = self._value(shape, "t", None, None, source, now, block)
-        out.add(shape.topic, None, value, event.micros // 1000, (), "t")
+        self._empty(shape, source, event.micros, out, now, block)
 
     def introduce(self, table: Table, micros: int, own: str, out: Outgoing, now: int, snapshot: str = "true") -> None:
         """What a table is like goes before its rows, where that is asked for and not known. `own` is the source's."""
@@ -186,12 +185,16 @@ class Envelope:
             self.schema_changes.define(shape.selected, self._source(shape, micros, own, snapshot), out, now)
             shape.is_new = not out.is_kept
 
-    def gone(self, event: Gone, out: Outgoing, now: int) -> None:
-        self._shapes.pop(event.table, None)
+    def gone(self, event: Gone | Came, out: Outgoing, now: int, *, is_emptied: bool = False) -> None:
+        """`is_emptied` says that its topic has rows, which a table that comes under its name does not have."""
+        shape = self._shapes.pop(event.table, None)
+        middle, end = self.source_pieces(event.table)
+        own = event.source or ",".join(f'"{each["field"]}":null' for each in self._own_fields)
+        source = self._block_of(event.micros, own, STREAMING, middle, end)
+        if is_emptied and not self.is_outbox(event.table):
+            self._empty(shape or self._bare(event.table), source, event.micros, out, now)
         if self.schema_changes is not None:
-            middle, end = self.source_pieces(event.table)
-            own = event.source or ",".join(f'"{each["field"]}":null' for each in self._own_fields)
-            self.schema_changes.drop(event.table, self._block_of(event.micros, own, STREAMING, middle, end), out, now)
+            self.schema_changes.drop(event.table, source, out, now)
 
     def message(self, event: Message, out: Outgoing, now: int, block: Block = no_block) -> None:
         """To the topic `<prefix>.message`, keyed by the message's own prefix."""
@@ -261,6 +264,14 @@ class Envelope:
         return struct(envelope, f"{topic}.Envelope", version=2)
 
     # --- inside
+
+    def _bare(self, table: TableId) -> Shape:
+        """Of a table of which no more is known than its name."""
+        return Shape(Selected(Table(table, (), ()), (), (), None), self.topic(table), self)
+
+    def _empty(self, shape: Shape, source: str, micros: int, out: Outgoing, now: int, block: Block = no_block) -> None:
+        value = self._value(shape, "t", None, None, source, now, block)
+        out.add(shape.topic, None, value, micros // 1000, (), "t")
 
     def _move(
         self,

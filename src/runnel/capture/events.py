@@ -79,7 +79,18 @@ class Redefined:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A table is not there any more. `source` is as in `Change`; empty where the log does not say where that was."""
+    """A table is not there any more. `source` is as `Change.source`, where the log says it at the very place: then the
+    table's topic is told to be empty, so that another one of its name finds no rows there.
+    """
+
+    table: TableId
+    micros: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A table has come under a name that is chosen, with rows of which the log does not tell: they are to be read."""
 
     table: TableId
     micros: int
@@ -114,4 +125,4 @@ class Mark:
     tag: str
 
 
-Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Ended | Passed | Unchosen | Mark
+Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Came | Ended | Passed | Unchosen | Mark

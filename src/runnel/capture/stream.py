@@ -10,19 +10,41 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from runnel.capture.envelope import Block, Envelope, no_block
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Message, Passed, Position, Truncated, Unchosen
+from runnel.capture.events import (
+    Began,
+    Came,
+    Change,
+    Ended,
+    Event,
+    Gone,
+    Message,
+    Passed,
+    Position,
+    Redefined,
+    Truncated,
+    Unchosen,
+)
 from runnel.capture.forms import quoted
 from runnel.capture.outgoing import Outgoing
 
 
 class Stream:
     def __init__(
-        self, envelope: Envelope, position: Position, *, transactions: bool, left_out: Container[str] = ()
+        self,
+        envelope: Envelope,
+        position: Position,
+        *,
+        transactions: bool,
+        left_out: Container[str] = (),
+        captured: Iterable[str] = (),
     ) -> None:
-        """`left_out` are the tables, as `schema.table`, of which nothing is to be told."""
+        """`left_out` are the tables, as `schema.table`, of which nothing is to be told; `captured` those that may have
+        rows in their topics.
+        """
         self._envelope = envelope
         self._has_transactions = transactions
         self._left_out = left_out
+        self._captured = set(captured)
         self._at, self._index = position.at, position.index  # where reading is
         self._skip = position.index  # events of the next transaction that are in the topics
         self._told = 0  # events of this transaction that were read
@@ -44,8 +66,10 @@ class Stream:
                     self._end(event, out)
                 case Passed():
                     self._at, self._index = event.at, 0
-                case Gone():
-                    self._envelope.gone(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
+                case Redefined():
+                    self._captured.add(str(event.table.id))
+                case Gone() | Came():
+                    self._forget(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
                 case Unchosen():
                     self._counted(out)
         is_current = self._id is None and (event is None or isinstance(event, Passed))
@@ -86,6 +110,13 @@ class Stream:
         self._index = self._told
         self._tell_begun(out)
         return out
+
+    def _forget(self, event: Gone | Came, out: Outgoing, now: int) -> None:
+        """Another table may come under its name: what its topic has is told to be no more."""
+        name = str(event.table)
+        has_rows = name in self._captured and name not in self._left_out
+        self._envelope.gone(event, out, now, is_emptied=has_rows and bool(event.source))
+        self._captured.discard(name)
 
     def _tell(self, event: Change | Truncated | Message, out: Outgoing, now: int) -> None:
         block: Block = self._block if self._has_transactions and self._id is not None else no_block

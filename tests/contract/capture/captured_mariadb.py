@@ -11,7 +11,7 @@ from typing import Any
 
 import pymysql
 
-from runnel.capture.events import Change, Ended, Event, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Came, Change, Ended, Event, Gone, Passed, Position, Redefined, Truncated
 from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.source import MariadbSource
 from runnel.capture.selection import Selection
@@ -117,6 +117,8 @@ def told(events: Sequence[Event]) -> list[tuple[Any, ...]]:
             found.append(("t", event.table.id.name))
         elif isinstance(event, Gone):
             found.append(("gone", event.table.name))
+        elif isinstance(event, Came):
+            found.append(("came", event.table.name))
         elif isinstance(event, Redefined):
             found.append(("redefined", event.table.id.name, [column.name for column in event.table.columns]))
     return found

@@ -29,7 +29,8 @@ def lived(work: Capture, looking: Source, die_at: str = "") -> bool:
 
     def is_still() -> bool:
         position = work.state.position
-        still = work.is_streaming.is_set() and position is not None and not position.index
+        is_read = work.is_streaming.is_set() and work.state.is_complete
+        still = is_read and position is not None and not position.index
         return bool(errors) or (still and looking.behind(position) == 0)  # type: ignore[arg-type]
 
     thread = threading.Thread(target=run)

@@ -84,6 +84,7 @@ def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
         if value["op"] == "t":
             table.rows.clear()
             table.bag.clear()
+            told = {each for each in told if each and each[0] != "r"}  # what comes into it may be read again
             continue
         line = line_of(value["source"])
         _check_once(record, line, told, lines)

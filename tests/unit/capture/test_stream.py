@@ -5,7 +5,19 @@ import json
 import pytest
 
 from runnel.capture.envelope import Envelope
-from runnel.capture.events import Began, Change, Ended, Message, Passed, Position, Redefined, Truncated, Unchosen
+from runnel.capture.events import (
+    Began,
+    Came,
+    Change,
+    Ended,
+    Gone,
+    Message,
+    Passed,
+    Position,
+    Redefined,
+    Truncated,
+    Unchosen,
+)
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.stream import Stream
@@ -91,3 +103,29 @@ def test_what_is_not_chosen_any_more_counts_and_is_not_told():
     assert stream(Position({"at": 6})).tell(events[:3], out, 0).index == 2
     assert stream(Position({"at": 6}, 2)).tell(events, out, 0) == Position({"at": 7})
     assert [each["after"]["id"] for each in values(out)["p.public.customers"]] == [1, 3]
+
+
+def test_the_topic_of_a_table_that_is_gone_is_emptied_once():
+    """Another one may come under its name."""
+    events = [Began("7", 0), Gone(CUSTOMERS.id, 5, '"lsn":7'), Came(CUSTOMERS.id, 5), Ended("7", {"at": 7}, 0)]
+    out = Outgoing()
+    stream(Position({"at": 6}), captured=["public.customers"]).tell(events, out, 0)
+    stream(Position({"at": 6})).tell(events, out, 0)
+    (emptied,) = values(out)["p.public.customers"]
+    assert (emptied["op"], emptied["before"], emptied["after"]) == ("t", None, None)
+    assert (emptied["source"]["table"], emptied["source"]["lsn"], emptied["transaction"]) == ("customers", 7, None)
+
+
+def test_a_table_of_which_nothing_is_told_leaves_no_word_when_it_goes():
+    out, gone = Outgoing(), [Gone(CUSTOMERS.id, 0, '"lsn":7'), Gone(LOOSE.id, 0, '"lsn":7')]
+    stream(Position({"at": 6}), left_out={"public.customers"}, captured=["public.customers"]).tell(gone, out, 0)
+    assert not out.pages
+    first = stream(Position({"at": 6}))
+    first.tell([Began("7", 0), Redefined(LOOSE, 0), row(1, LOOSE), Ended("7", {"at": 7}, 0), *gone], out, 0)
+    assert [each["op"] for each in values(out)["p.public.loose"]] == ["c", "t"]
+
+
+def test_a_table_whose_end_the_log_does_not_tell_leaves_its_topic_to_whoever_noticed():
+    out = Outgoing()
+    stream(Position({"at": 6}), captured=["public.customers"]).tell([Gone(CUSTOMERS.id, 0)], out, 0)
+    assert not out.pages

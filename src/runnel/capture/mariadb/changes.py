@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Came, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
 from runnel.capture.mariadb import binlog, statements
 from runnel.capture.mariadb.binlog import Event as Logged
 from runnel.capture.mariadb.definitions import Shown
@@ -36,6 +36,7 @@ AT_ONCE: Final = 4096  # events
 PASSED_SECONDS: Final = 1.0
 FOUR_GIB: Final = 1 << 32  # where the places of events begin again
 BODY: Final = binlog.HEADER + 8  # of a table map, behind the table's number
+UNCOUNTED: Final = (Began, Redefined, Gone, Came)
 
 
 class Log(Protocol):
@@ -123,8 +124,8 @@ class MariadbChanges:
             if self._telling is not None:
                 wanted = AT_ONCE - len(events)
                 found = list(islice(self._telling, wanted))
-                # a beginning that is told counts only with what it begins
-                while found and isinstance(found[-1], Began | Redefined) and (more := next(self._telling, None)):
+                # a beginning that is told counts only with what it begins, and what became of tables with its end
+                while found and isinstance(found[-1], UNCOUNTED) and (more := next(self._telling, None)):
                     found.append(more)
                 events.extend(found)
                 if len(found) < wanted:
@@ -327,12 +328,12 @@ class MariadbChanges:
             LOGGER.warning("partitions of table %s were changed as a whole: the log does not tell of their rows", table)
         elif doing is Doing.ALTERED:
             self._maps.clear()
-        elif doing is Doing.GONE:
+        elif doing in (Doing.GONE, Doing.CAME):
             self._maps.clear()
             self._tables.pop(table, None)
             yield from self._beginning(group)
             head, tail = self._source(group, item)
-            yield Gone(table, group.micros, f"{head}0{tail}")
+            yield (Gone if doing is Doing.GONE else Came)(table, group.micros, f"{head}0{tail}")
         elif (found := self._tables.get(table) or self._catalog.table(table)) is not None:
             yield from self._beginning(group)
             head, tail = self._source(group, item)

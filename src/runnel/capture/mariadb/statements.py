@@ -17,6 +17,7 @@ from runnel.capture.tables import TableId
 class Doing(Enum):
     EMPTIED = "emptied"
     GONE = "gone"
+    CAME = "came"  # under another name before, with its rows
     ALTERED = "altered"  # or made: what it looks like is told when its rows are
     UNSEEN = "unseen"  # rows came or went with a partition, and nobody tells which
 
@@ -154,7 +155,7 @@ def _renamed(reading: _Reading) -> Iterator[Effect]:
         if not reading.skip("TO"):
             return
         yield Effect(Doing.GONE, old)
-        yield Effect(Doing.ALTERED, reading.name())
+        yield Effect(Doing.CAME, reading.name())
         if not reading.skip(","):
             return
 
@@ -172,7 +173,7 @@ def _altered(reading: _Reading) -> Iterator[Effect]:
     new = _new_name(reading)
     yield Effect(Doing.ALTERED if new is None else Doing.GONE, table)
     if new is not None:
-        yield Effect(Doing.ALTERED, new)
+        yield Effect(Doing.CAME, new)
 
 
 def _new_name(reading: _Reading) -> TableId | None:

@@ -42,6 +42,11 @@ STATEMENTS = (
     "DELETE FROM loose WHERE x = {n}",
 )
 TEXTS = ("NULL", "''", "'ä'", "repeat(uuid(), 200)")
+SWAP = (
+    "CREATE TABLE other LIKE pairs",
+    "INSERT INTO other SELECT a + 1, b, 'of the other' FROM pairs",
+    "RENAME TABLE pairs TO old_pairs, other TO pairs",
+)
 STEPS = ("capture.write", "capture.state", "capture.commit", "capture.confirm")
 EACH_OTHER = (1213, 1205, 1412, 1062)  # what writers do to each other: deadlocks, waits, altered tables, duplicates
 
@@ -108,6 +113,8 @@ def history(database: MariadbDatabase, bootstrap: str, seed: str, transactions: 
         ]
         for writer in writers:
             writer.start()
+        if number:
+            database.run(*SWAP)
         for _ in range(kills):
             step = f"{chance.choice(STEPS)}:{chance.choice(['before', 'after'])}:{chance.randrange(1, 5)}"
             cuts += live(database, name, bootstrap, step)

@@ -3,8 +3,8 @@
 import pytest
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.events import Began, Change, Ended, Mark, Passed, Position, Redefined
-from runnel.capture.mariadb import groups
+from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Passed, Position, Redefined
+from runnel.capture.mariadb import changes, groups
 from runnel.capture.mariadb.binlog import COMPLETED, PREPARED, STANDALONE
 from runnel.capture.mariadb.changes import Catalog, MariadbChanges
 from runnel.capture.mariadb.definitions import Shown
@@ -49,10 +49,10 @@ def reading(*packets, after=None, until=None):
 
 
 def read(*packets, **named):
-    changes = reading(*packets, **named)
+    found = reading(*packets, **named)
     events = []
-    while found := changes.read(0.0):
-        events += found
+    while more := found.read(0.0):
+        events += more
     return events
 
 
@@ -133,6 +133,15 @@ def test_nothing_is_passed_while_reading_goes_on_inside_of_a_transaction(log):
     assert [type(event) for event in read(*other, *ours, after=inside)] == [Began, Redefined, Change, Ended]
 
 
+def test_a_table_that_takes_the_name_of_another_is_told_with_the_one_that_is_gone(log, monkeypatch):
+    monkeypatch.setattr(changes, "AT_ONCE", 1)
+    packets = [log.begin(11, STANDALONE), log.query("RENAME TABLE t TO old, new TO t")]
+    events = reading(*packets).read(0.0)
+    assert [type(event) for event in events] == [Began, Gone, Came, Ended]
+    assert {event.table for event in events[1:3]} == {TableId("s", "t")}
+    assert '"gtid":"0-1-11"' in events[1].source
+
+
 def test_changes_end_exactly_where_they_are_to(log):
     until = {**AT, "gtid": "0-1-11"}
     packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.xid(),
@@ -146,14 +155,14 @@ def test_changes_end_exactly_where_they_are_to(log):
 def test_a_mark_is_told_at_its_place(log):
     packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.xid(),
                log.begin(12), log.table(), log.rows(WRITE, (2, "b")), log.xid()]  # fmt: skip
-    changes = reading(*packets)
-    assert changes.mark("here", place_of("0-1-10"))
-    assert changes.mark("there", place_of("0-1-11"))
-    assert not changes.mark("before", place_of("0-1-9"))
-    events = [*changes.read(0.0), *changes.read(0.0)]
+    marked = reading(*packets)
+    assert marked.mark("here", place_of("0-1-10"))
+    assert marked.mark("there", place_of("0-1-11"))
+    assert not marked.mark("before", place_of("0-1-9"))
+    events = [*marked.read(0.0), *marked.read(0.0)]
     kinds = [event.tag if isinstance(event, Mark) else type(event) for event in events]
     assert kinds == ["here", Began, Redefined, Change, Ended, "there", Began, Change, Ended]
-    assert not changes.mark("late", place_of("0-1-11"))
+    assert not marked.mark("late", place_of("0-1-11"))
 
 
 def test_places_beyond_four_gigabytes_are_told(log):

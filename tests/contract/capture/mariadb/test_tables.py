@@ -1,0 +1,105 @@
+"""Tables that take the names of others: at rest a topic is the table that has the name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+
+from runnel.capture import capture as captures
+from runnel.capture.selection import Selection
+from tests.contract.capture.lives import capture_of, running, wait_until
+from tests.contract.capture.topics import committed
+
+pytestmark = pytest.mark.servers
+
+CHOSEN = Selection(tables=[r".*\.(items|loose)"])
+MADE = "CREATE TABLE {name} (id int PRIMARY KEY, v varchar(20))"
+STEPS = {
+    "a swap, as tools do it that change a table beside its use": (
+        "INSERT INTO spare VALUES (1, 'new'), (7, 'new')",
+        "RENAME TABLE items TO old, spare TO items",
+        "INSERT INTO items VALUES (8, 'after')",
+        "INSERT INTO old VALUES (9, 'elsewhere')",
+    ),
+    "another one in the place of one that was dropped": ("DROP TABLE items", "RENAME TABLE old TO items"),
+    "made again": ("DROP TABLE items", MADE.format(name="items"), "INSERT INTO items VALUES (3, 'again')"),
+    "replaced": (
+        "CREATE OR REPLACE TABLE items (id int PRIMARY KEY, w int)",
+        "INSERT INTO items VALUES (4, 5)",
+    ),
+    "replaced by what another has": ("CREATE OR REPLACE TABLE items (PRIMARY KEY (id)) SELECT * FROM source",),
+    "made like another": (
+        "DROP TABLE items",
+        "CREATE TABLE items LIKE source",
+        "INSERT INTO items SELECT id + 10, v FROM source",
+        "CREATE TABLE IF NOT EXISTS items (id int)",
+    ),
+    "renamed by ALTER TABLE": ("ALTER TABLE items RENAME TO away", "ALTER TABLE source RENAME items"),
+    "without a key": (
+        "INSERT INTO loose_too VALUES (2), (2), (3)",
+        "RENAME TABLE loose TO loose_old, loose_too TO loose",
+        "INSERT INTO loose VALUES (4)",
+    ),
+}
+
+
+@pytest.fixture
+def tables(database, monkeypatch):
+    monkeypatch.setattr(captures, "WAIT_SECONDS", 0.05)
+    database.run(*(MADE.format(name=name) for name in ("items", "spare", "source")))
+    database.run("CREATE TABLE loose (x int)", "CREATE TABLE loose_too (x int)", "INSERT INTO loose VALUES (1), (1)")
+    database.run("INSERT INTO items VALUES (1, 'old'), (2, 'old')", "INSERT INTO source VALUES (5, 'a'), (6, 'b')")
+    return database
+
+
+@contextmanager
+def captured(database, broker, name):
+    source, looking = database.source(name, CHOSEN), database.source(f"{name}-looking", CHOSEN)
+    with running(capture_of(name, source, broker.bootstrap, CHOSEN)) as capture:
+        yield lambda: wait_until(lambda: is_still(capture, looking))
+
+
+def is_still(capture, looking):
+    state = capture.state
+    is_read = capture.is_streaming.is_set() and state.is_complete and len(state.tables) == 2
+    return is_read and not state.position.index and looking.behind(state.position) == 0
+
+
+def rows_of(records):
+    """The rows of a topic, as so many of each: the last word of each key, or all where there are no keys."""
+    rows, bag = {}, Counter()
+    for record in records:
+        if record.op == "t":
+            rows, bag = {}, Counter()
+        elif record.key is None:
+            bag[json.dumps(record.value["after"])] += 1
+        elif record.op == "d" or record.value is None:
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = record.value["after"]
+    return bag + Counter(json.dumps(row) for row in rows.values())
+
+
+def check(database, broker, name, step):
+    topics = committed(broker.bootstrap, f"{name}.")
+    for table in ("items", "loose"):
+        columns = [column for column, *_ in database.ask(f"SHOW COLUMNS FROM {table}")]
+        rows = Counter(json.dumps(dict(zip(columns, row, strict=True))) for row in database.rows(table))
+        assert rows_of(topics[f"{name}.{database.schema}.{table}"]) == rows, f"{table}: {step}"
+
+
+def test_at_rest_a_topic_is_the_table_that_has_the_name(tables, broker):
+    name = f"named-{tables.schema}"
+    with captured(tables, broker, name) as rest:
+        rest()
+        for step, statements in STEPS.items():
+            tables.run(*statements)
+            rest()
+            check(tables, broker, name, step)
+    tables.run("RENAME TABLE items TO old, away TO items", "DELETE FROM items LIMIT 1")
+    with captured(tables, broker, name) as rest:
+        rest()
+        check(tables, broker, name, "a swap while nobody reads")
