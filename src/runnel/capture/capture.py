@@ -30,11 +30,12 @@ from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.events import Event, Mark, Position
 from runnel.capture.incremental import Incremental
+from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
 from runnel.capture.signals import ask_for, heeded
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
-from runnel.capture.source import Snapshot, Source, recognize
+from runnel.capture.source import Changes, Snapshot, Source, recognize
 from runnel.capture.state import State, TableState
 from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
@@ -121,6 +122,9 @@ class Capture:
         if self.state.position is not None:
             recognize(self._source, self.state.position)
             self._refuse_fewer_tables(self.state.position)
+            self._finish_transaction(self.state.position)
+            if self._stop.is_set():
+                return
             self._keep(without_gone(self.state, self._source))
         position = self._source.prepare()
         if self.state.position is not None:
@@ -137,6 +141,16 @@ class Capture:
         left = [name for name in self.state.tables if not self._envelope.has(name)]
         if left and position.index and not self._source.counts_unchosen:
             raise ChosenOtherwise(self.name, left)
+
+    def _finish_transaction(self, position: Position) -> None:
+        """Tables that are chosen since the middle of a transaction are captured from its end on. They are read then, as
+        they are behind it.
+        """
+        if not position.index or self._source.counts_unchosen:
+            return
+        if any(str(table) not in self.state.tables for table in self._source.tables()):
+            changes = Narrowed(self._source.changes(position), self.state.tables)
+            self._tell_before_reading(changes, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:
         tables = [self._source.table(table) for table in self._source.tables()]
@@ -173,13 +187,17 @@ class Capture:
 
     def _catch_up(self, position: Position, snapshot: Snapshot) -> None:
         """Tell what happened since the snapshot that was not read to its end."""
+        changes = self._source.changes(position, snapshot.position)
+        self._tell_before_reading(changes, position, lambda: self.state.position == snapshot.position)
+
+    def _tell_before_reading(self, changes: Changes, position: Position, is_done: Callable[[], bool]) -> None:
+        """Without the tables that a snapshot is about to read: it has them as they are."""
         unread_tables = {
             name for name, table in self.state.tables.items() if table.state == "pending" and not table.by_chunks
         }
         stream = self._stream_from(position, left_out=unread_tables)
-        changes = self._source.changes(position, snapshot.position)
         try:
-            while not self._stop.is_set() and self.state.position != snapshot.position:
+            while not self._stop.is_set() and not is_done():
                 self._pass_on(changes.read(WAIT_SECONDS), stream, must_write=True, awaited=unread_tables)
         finally:
             changes.close()

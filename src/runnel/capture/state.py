@@ -117,6 +117,11 @@ class State:
         """Whether nothing is left to be read before the changes are."""
         return self.position is not None and not self.needs_snapshot
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the position is between two transactions, and not inside of one."""
+        return self.position is not None and not self.position.index
+
     def table(self, table: TableId) -> TableState:
         return self.tables.get(str(table), TableState())
 

@@ -9,9 +9,13 @@ from contextlib import contextmanager
 import pytest
 
 from runnel.capture import capture as captures
+from runnel.capture.mariadb import changes
 from runnel.capture.selection import Selection
+from runnel.capture.state import read_state
+from runnel.client.cluster import Cluster
+from tests.contract.capture.cut_off import lived
 from tests.contract.capture.lives import capture_of, running, wait_until
-from tests.contract.capture.topics import committed
+from tests.contract.capture.topics import check_transactions, committed
 
 pytestmark = pytest.mark.servers
 
@@ -49,6 +53,8 @@ STEPS = {
 @pytest.fixture
 def tables(database, monkeypatch):
     monkeypatch.setattr(captures, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(captures, "IDLE_MICROS", 0)
+    monkeypatch.setattr(changes, "PASSED_SECONDS", 0.0)
     database.run(*(MADE.format(name=name) for name in ("items", "spare", "source")))
     database.run("CREATE TABLE loose (x int)", "CREATE TABLE loose_too (x int)", "INSERT INTO loose VALUES (1), (1)")
     database.run("INSERT INTO items VALUES (1, 'old'), (2, 'old')", "INSERT INTO source VALUES (5, 'a'), (6, 'b')")
@@ -103,3 +109,31 @@ def test_at_rest_a_topic_is_the_table_that_has_the_name(tables, broker):
     with captured(tables, broker, name) as rest:
         rest()
         check(tables, broker, name, "a swap while nobody reads")
+
+
+def live(database, broker, name, *tables, die_at=""):
+    """Whether it was cut off there."""
+    chosen = Selection(tables=[rf".*\.{table}" for table in tables])
+    source, looking = database.source(name, chosen), database.source(f"{name}-looking", chosen)
+    return lived(capture_of(name, source, broker.bootstrap, chosen, transactions=True), looking, die_at)
+
+
+def test_tables_that_are_chosen_in_the_middle_of_a_transaction_are_read_behind_it(tables, broker, monkeypatch):
+    monkeypatch.setattr(changes, "AT_ONCE", 5)
+    name = f"more-{tables.schema}"
+    assert not live(tables, broker, name, "items")
+    tables.run("INSERT INTO spare VALUES (1, 'before'), (2, 'before')")
+    places = [(table, number) for number in range(10, 20) for table in ("spare", "items")]
+    tables.execute(*(f"INSERT INTO {table} VALUES ({number}, 'within')" for table, number in places))
+    tables.run("UPDATE spare SET v = 'behind' WHERE id = 2")
+    assert live(tables, broker, name, "items", die_at="capture.commit:after:1")
+    with Cluster(broker.bootstrap) as cluster:
+        assert read_state(cluster, name).position.index
+    # it is cut off once more, with a part of the rest told
+    assert live(tables, broker, name, "items", "spare", die_at="capture.commit:after:1")
+    assert not live(tables, broker, name, "items", "spare")
+    topics = committed(broker.bootstrap, f"{name}.")
+    items, spare = (topics[f"{name}.{tables.schema}.{table}"] for table in ("items", "spare"))
+    assert [record.value["after"]["id"] for record in items] == [1, 2, *range(10, 20)]
+    assert sorted(record.value["after"]["id"] for record in spare if record.op == "r") == [1, 2, *range(10, 20)]
+    check_transactions(topics, name)

@@ -1,0 +1,51 @@
+"""The rest of a transaction does not change with what is chosen."""
+
+from runnel.capture.events import Began, Change, Ended, Gone, Mark, Message, Passed, Redefined, Truncated
+from runnel.capture.narrowed import Narrowed
+from tests.unit.capture.customers import CUSTOMERS, LOOSE
+
+
+class Given:
+    def __init__(self, *events):
+        self.events = list(events)
+        self.is_closed = False
+
+    def read(self, seconds):
+        """A few at a time."""
+        found, self.events = self.events[:2], self.events[2:]
+        return found
+
+    def close(self):
+        self.is_closed = True
+
+
+def row(table):
+    return Change(table, "c", None, (1, "a", None), "", 0)
+
+
+def transaction(number, *events):
+    return [Began(str(number), 0), *events, Ended(str(number), {"at": number}, 0)]
+
+
+def narrowed(*events):
+    changes = Narrowed(Given(*events), {str(CUSTOMERS.id)})
+    return [event for _ in events for event in changes.read(0.0)]
+
+
+def test_events_of_tables_that_are_chosen_since_are_left_out():
+    message = Message("p", b"", True, "", 0)
+    whole = [Redefined(LOOSE, 0), row(LOOSE), Truncated(LOOSE, "", 0), row(CUSTOMERS), Gone(LOOSE.id, 0), message]
+    assert narrowed(*transaction(7, *whole)) == transaction(7, row(CUSTOMERS), message)
+
+
+def test_a_transaction_that_had_nothing_before_is_not_taken_for_the_one_that_goes_on():
+    ours = transaction(8, row(CUSTOMERS))
+    assert narrowed(*transaction(7, row(LOOSE)), Passed({"at": 7}), Mark("x"), *ours) == ours
+
+
+def test_it_ends_with_the_transaction():
+    ours = transaction(7, row(CUSTOMERS))
+    assert narrowed(*ours, *transaction(8, row(CUSTOMERS))) == ours
+    changes = Given()
+    Narrowed(changes, ()).close()
+    assert changes.is_closed
