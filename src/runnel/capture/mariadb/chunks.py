@@ -12,10 +12,11 @@ from runnel.capture.mariadb import catalog
 from runnel.capture.mariadb.connections import Address, Connection, Record, ask, number_of, reason_of
 from runnel.capture.mariadb.definitions import Definitions, Described
 from runnel.capture.mariadb.queries import converter, query_of
-from runnel.capture.mariadb.snapshot import Taken, begin, source_of
+from runnel.capture.mariadb.snapshot import FEWEST, Taken, begin, next_count, source_of
 from runnel.capture.source import Chunk
-from runnel.capture.tables import Row, Table
+from runnel.capture.tables import Row, Table, TableId
 
+CHUNK_BYTES: Final = 8 * 1024 * 1024
 GONE, ALTERED = 1146, 1412
 AWAY: Final = 2000  # the client's own errors begin here
 
@@ -27,10 +28,12 @@ class Chunks:
         self._address = address
         self._definitions = definitions
         self._connection: Connection | None = None
+        self._counts: dict[TableId, int] = {}  # how many rows a chunk of a table may have by their size
 
     def read(
         self, table: Table, after: Row | None, limit: int, where: str | None, mark: Callable[[Taken], bool]
     ) -> Chunk | None:
+        count = min(limit, self._counts.get(table.id, FEWEST))
         with self._address.telling():
             connection = self._connected()
             taken = begin(connection, self._address.shown)
@@ -38,13 +41,15 @@ class Chunks:
                 found = self._described(connection, table)
                 if after is not None and _key(found.table) != _key(table):
                     return Chunk(found.table, (), False, _sees_all)
-                rows = self._rows(connection, found, after, limit, where)
+                rows = self._rows(connection, found, after, count, where)
             finally:
                 ask(connection, "ROLLBACK")
+        if rows:
+            self._counts[table.id] = next_count(rows, CHUNK_BYTES, max(limit, FEWEST))
         if rows is None or not mark(taken):
             return None
         convert = converter(found.kinds)
-        return Chunk(found.table, [convert(row) for row in rows], len(rows) < limit, _sees_all, source_of(taken))
+        return Chunk(found.table, [convert(row) for row in rows], len(rows) < count, _sees_all, source_of(taken))
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

@@ -112,7 +112,7 @@ class MariadbSnapshot:
                 yield piece
             if len(piece) < count:
                 return
-            after, count = table.key_of(piece[-1]), _next_count(piece)
+            after, count = table.key_of(piece[-1]), next_count(piece)
 
     def _keyless(self, table: Table) -> Iterator[Sequence[Row]]:
         """Nobody could go on in the middle of it: it comes as a whole, as it is sent."""
@@ -123,7 +123,7 @@ class MariadbSnapshot:
             while found := cursor.fetchmany(count):
                 piece = [convert(row) for row in found]
                 yield piece
-                count = _next_count(piece)
+                count = next_count(piece)
 
 
 def source_of(taken: Taken) -> str:
@@ -131,9 +131,9 @@ def source_of(taken: Taken) -> str:
     return f'"sequence":null,"server_id":{taken.server},"gtid":null,{place},"row":0,"thread":null,"query":null'
 
 
-def _next_count(piece: Sequence[Row]) -> int:
+def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:
     """So many rows as fit into a piece if the next ones are like these."""
     step = max(1, len(piece) // SAMPLE)
     sampled = piece[::step]
     size = sum(len(value) if isinstance(value, str | bytes) else 8 for row in sampled for value in row) // len(sampled)
-    return max(FEWEST, min(MOST, PIECE_BYTES // (size + 1)))
+    return max(FEWEST, min(most, most_bytes // (size + 1)))

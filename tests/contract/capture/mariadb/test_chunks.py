@@ -6,6 +6,7 @@ import pytest
 
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.events import Change, Ended, Mark
+from runnel.capture.mariadb import chunks
 from runnel.capture.mariadb.errors import SnapshotOutdated
 
 pytestmark = pytest.mark.servers
@@ -62,6 +63,22 @@ def test_a_chunk_of_rows_that_fit_a_condition(database, source):
         with pytest.raises(InvalidFilter, match='cannot be chosen by "nothing > 1"'):
             source.chunk(table, None, 10, "none", "nothing > 1")
         assert source.chunk(table, None, 10, "again") is not None
+
+
+def test_chunks_of_wide_rows_have_few_of_them(database, source, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 50_000)
+    database.run("CREATE TABLE wide (id int PRIMARY KEY, v text)")
+    database.run("INSERT INTO wide SELECT seq, repeat('x', 2000) FROM seq_1_to_200")
+    start, table = source.prepare(), source.table(database.table("wide"))
+    with closing(source.changes(start)):
+        sizes, keys, is_last = [], [], False
+        while not is_last:
+            chunk = source.chunk(table, keys[-1] if keys else None, 1_000, f"wide/{len(sizes)}")
+            sizes.append(sum(len(row[1]) for row in chunk.rows))
+            keys += [table.key_of(row) for row in chunk.rows]
+            is_last = chunk.is_last
+    assert keys == [(number,) for number in range(1, 201)]
+    assert max(sizes) <= 50_000
 
 
 def test_a_chunk_of_a_table_that_is_gone_is_an_error(database, source):
