@@ -97,6 +97,12 @@ def xa_name(form: int, first: int, parts: bytes) -> bytes:
     return b"%d:%d:" % (form, first) + parts
 
 
+def shown_name(name: bytes) -> str:
+    """As it stands behind XA COMMIT."""
+    form, first, parts = name.split(b":", 2)
+    return f"x'{parts[: int(first)].hex()}',x'{parts[int(first) :].hex()}',{int(form)}"
+
+
 class Query(NamedTuple):
     schema: str
     text: str

@@ -1,7 +1,8 @@
 """Changes of the chosen tables, from the log's events, in the order of commits.
 
 A position is the last transaction of each domain (`gtid`); the file and the place in it are for counting bytes, and to
-notice a log that was begun anew. While XA transactions are prepared, reading begins `from` before the first of them:
+notice a log that was begun anew. While XA transactions are prepared, reading begins `from` before the first of them.
+One that was prepared before reading began at all is looked for when it is committed (see `prepared`):
 
     {"gtid": "0-1-270", "file": "mariadb-bin.000004", "pos": 1811, "server": 1}
 
@@ -15,14 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from runnel.capture.errors import PositionLost
 from runnel.capture.events import Began, Came, Change, Ended, Event, Gone, Mark, Passed, Position, Redefined, Truncated
 from runnel.capture.mariadb import binlog, statements
 from runnel.capture.mariadb.binlog import Event as Logged
 from runnel.capture.mariadb.definitions import Shown
-from runnel.capture.mariadb.errors import LogUnreadable, StatementLogged
+from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, StatementLogged
 from runnel.capture.mariadb.groups import Group, Item, Prepared
 from runnel.capture.mariadb.gtids import Place, is_at, is_behind, place_of, text_of
 from runnel.capture.mariadb.rows import pairs_of
@@ -37,6 +37,9 @@ PASSED_SECONDS: Final = 1.0
 FOUR_GIB: Final = 1 << 32  # where the places of events begin again
 BODY: Final = binlog.HEADER + 8  # of a table map, behind the table's number
 UNCOUNTED: Final = (Began, Redefined, Gone, Came)
+
+# What an XA transaction of this name did that was prepared before a place in a file of the log; None: nobody knows.
+Find: TypeAlias = Callable[[bytes, str, Place], Sequence[Item] | None]
 
 
 class Log(Protocol):
@@ -66,6 +69,7 @@ class MariadbChanges:
         after: Position,
         until: Mapping[str, Any] | None = None,
         closing: Callable[[], None] = lambda: None,
+        find: Find | None = None,
     ) -> None:
         self._log = log
         self._catalog = catalog
@@ -73,6 +77,7 @@ class MariadbChanges:
         self._until = until
         self._end = None if until is None else place_of(until["gtid"])
         self._closing = closing
+        self._find = find
         self._here = place_of(after.at["gtid"])  # behind the last transaction that was told of
         self._known = dict(self._here) if "from" in after.at else {}  # told of in a former life, and read again
         self._from = place_of(after.at.get("from", after.at["gtid"]))
@@ -88,7 +93,8 @@ class MariadbChanges:
         self._marks: list[tuple[Place, str]] = []
         self._last: Mapping[str, Any] = dict(after.at)
         self._passed_at = -PASSED_SECONDS
-        self._is_done = False
+        self.is_done = False  # it was read up to where it was to be
+        self.is_at_end = False  # the server had nothing more when it sent last
 
     def read(self, seconds: float) -> Sequence[Event]:
         deadline = time.monotonic() + seconds
@@ -96,7 +102,7 @@ class MariadbChanges:
         if self._telling is None:
             events.extend(self._reached())
         self._draw(events)
-        while not events and not self._is_done:
+        while not events and not self.is_done:
             self._packets.extend(self._log.read(max(0.0, deadline - time.monotonic())))
             self._draw(events)
             if not events:
@@ -117,10 +123,15 @@ class MariadbChanges:
         self._marks.append((place, tag))
         return True
 
+    def prepared(self, name: bytes) -> Sequence[Item] | None:
+        """What an XA transaction did that is prepared here; None if there is none of this name."""
+        found = self._prepared.get(name)
+        return None if found is None else found.items
+
     # --- events of the log
 
     def _draw(self, events: list[Event]) -> None:
-        while len(events) < AT_ONCE and not self._is_done:
+        while len(events) < AT_ONCE and not self.is_done:
             if self._telling is not None:
                 wanted = AT_ONCE - len(events)
                 found = list(islice(self._telling, wanted))
@@ -138,6 +149,7 @@ class MariadbChanges:
     def _take(self, data: bytes) -> None:
         header = binlog.header_of(data)
         kind = header.kind
+        self.is_at_end = kind == Logged.HEARTBEAT
         if kind == Logged.ROTATE:
             self._file, self._pos = binlog.rotated_to(data)
             return
@@ -229,13 +241,13 @@ class MariadbChanges:
     def _complete(self, group: Group, *, is_commit: bool) -> None:
         name = group.beginning.transaction or b""
         prepared = self._prepared.pop(name, None)
-        if is_commit and prepared is None and not group.is_known:
-            raise PositionLost(
-                self._catalog.shown,
-                f"transaction {group.gtid} commits an XA transaction that was prepared before the capture began",
-            )
         if is_commit and prepared is not None:
             group.items = prepared.items
+        elif is_commit and not group.is_known:
+            found = None if self._find is None else self._find(name, self._file, self._here)
+            if found is None:
+                raise PreparedLost(self._catalog.shown, str(group.gtid), binlog.shown_name(name))
+            group.items = list(found)
         self._finish(group)
 
     # --- what is told
@@ -258,9 +270,9 @@ class MariadbChanges:
 
     def _reached(self) -> Iterator[Event]:
         """What is to be told between transactions, at this place."""
-        if self._end is not None and self._until is not None and not self._is_done:
+        if self._end is not None and self._until is not None and not self.is_done:
             if is_at(self._here, self._end):
-                self._is_done = True
+                self.is_done = True
                 yield Passed(self._until)
             return
         for marked in [each for each in self._marks if is_at(self._here, each[0])]:

@@ -34,14 +34,16 @@ CHECKSUM: Final = 4  # bytes
 
 
 class Dump:
-    def __init__(self, address: Address, server_id: int, start: str) -> None:
+    """From behind the transactions of `start` on, or from the beginning of a `file`."""
+
+    def __init__(self, address: Address, server_id: int, start: str = "", *, file: str = "") -> None:
         self._address = address
         self._buffer = bytearray()
         self._has_checksums = False
-        self._connection = address.connect()
+        self._connection = address.connect(anywhere=bool(file))
         try:
             with address.telling():
-                self._start(server_id, start)
+                self._start(server_id, start, file)
         except BaseException:
             self.close()
             raise
@@ -64,15 +66,18 @@ class Dump:
         """Without a word to the server, which would wait for it to end."""
         self._connection._force_close()
 
-    def _start(self, server_id: int, start: str) -> None:
+    def _start(self, server_id: int, start: str, file: str) -> None:
         settings = {
             "master_heartbeat_period": str(round(HEARTBEAT_SECONDS * 1_000_000_000)),
             "master_binlog_checksum": "@@GLOBAL.binlog_checksum",
             "mariadb_slave_capability": str(CAPABILITY),
-            "slave_connect_state": literal(start),
-            "slave_gtid_strict_mode": "0",
-            "slave_gtid_ignore_duplicates": "0",
         }
+        if not file:
+            settings |= {
+                "slave_connect_state": literal(start),
+                "slave_gtid_strict_mode": "0",
+                "slave_gtid_ignore_duplicates": "0",
+            }
         ask(self._connection, "SET " + ", ".join(f"@{name} = {value}" for name, value in settings.items()))
         (checksum,) = ask_one(self._connection, "SELECT @master_binlog_checksum")
         self._has_checksums = checksum == "CRC32"
@@ -80,7 +85,7 @@ class Dump:
         told = pack("<I", server_id) + bytes([len(name)]) + name + b"\0\0" + pack("<HII", 0, 0, 0)
         self._connection._execute_command(REGISTER, told)
         self._connection._read_packet()
-        self._connection._execute_command(BINLOG_DUMP, pack("<IHI", FIRST, 0, server_id))
+        self._connection._execute_command(BINLOG_DUMP, pack("<IHI", FIRST, 0, server_id) + file.encode())
 
     def _available(self) -> list[bytes]:
         found: list[bytes] = []

@@ -7,6 +7,7 @@ Permanent
 ├── DatabaseRefused       it answers, and says no
 ├── NotReady              something is missing in it; `statements` is what mends it
 ├── StatementLogged       a session wrote a statement to the log instead of its rows
+├── PreparedLost          an XA transaction was committed whose rows the log does not have any more
 └── LogUnreadable         the log holds what this version cannot read
 """
 
@@ -45,6 +46,18 @@ class StatementLogged(Permanent):
             "begin anew with a new snapshot",
         )
         self.gtid = gtid
+
+
+class PreparedLost(Permanent):
+    def __init__(self, database: str, gtid: str, name: str) -> None:
+        super().__init__(
+            f"changes of {database} are lost: transaction {gtid} is XA COMMIT {name}, and what it commits was prepared "
+            "before all that the log still has",
+            hint="see with XA RECOVER; which others are prepared, and XA COMMIT or XA ROLLBACK them; then "
+            "`runnel capture remove`, and begin anew with a new snapshot",
+        )
+        self.gtid = gtid
+        self.name = name
 
 
 class LogUnreadable(Permanent):

@@ -25,6 +25,7 @@ from runnel.capture.mariadb.definitions import Definitions, Shown
 from runnel.capture.mariadb.dump import Dump
 from runnel.capture.mariadb.forms import Modes
 from runnel.capture.mariadb.gtids import place_of
+from runnel.capture.mariadb.prepared import Looking
 from runnel.capture.mariadb.readiness import Readiness
 from runnel.capture.mariadb.snapshot import MariadbSnapshot, Readable, Taken, begin, end_of_log, let_go_early
 from runnel.capture.mariadb.table_maps import TableMap
@@ -66,6 +67,7 @@ class MariadbSource:
         self._definitions = Definitions(modes, partial(self._address.connect, anywhere=True))
         self._changes: MariadbChanges | None = None
         self._chunks = Chunks(self._address, self._definitions)
+        self._looking = Looking(self._address, server_id_of(f"{name} looking"))
         self.database = self._address.database
 
     def prepare(self) -> Position:
@@ -105,7 +107,13 @@ class MariadbSource:
         dump = Dump(self._address, self._server_id, str(after.at.get("from", after.at["gtid"])))
         known = Catalog(self._address.shown, self._is_ours, self._define, self._now, names)
         self._changes = MariadbChanges(
-            dump, known, end.server, after, None if until is None else until.at, self._definitions.close
+            dump,
+            known,
+            end.server,
+            after,
+            None if until is None else until.at,
+            self._definitions.close,
+            self._looking.find,
         )
         return self._changes
 

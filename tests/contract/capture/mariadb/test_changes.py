@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from runnel.capture.errors import PositionLost
 from runnel.capture.events import Began, Change, Ended, Position
 from runnel.capture.mariadb import groups
 from runnel.capture.mariadb.errors import StatementLogged
@@ -154,12 +153,20 @@ def test_an_xa_transaction_is_told_when_it_is_committed(database, source, start)
     assert "from" not in second[-1].at
 
 
-def test_an_xa_transaction_from_before_the_capture_is_not_passed_over(database, source):
-    database.run("XA START 'old'", "INSERT INTO t VALUES (1, 'a')", "XA END 'old'", "XA PREPARE 'old'")
-    start = source.prepare()
+def test_an_xa_transaction_from_before_a_snapshot_is_told_once_when_it_is_committed(database, source):
+    database.run("XA START 'old'", "INSERT INTO t VALUES (1, 'of long ago')", "XA END 'old'", "XA PREPARE 'old'")
+    other = database.connect()
+    with other.cursor() as cursor:
+        cursor.execute("INSERT INTO t VALUES (2, 'b')")
+        for number in range(3, 6):
+            cursor.execute("FLUSH BINARY LOGS")
+            cursor.execute(f"INSERT INTO t VALUES ({number}, 'c')")
+    with source.snapshot() as snapshot:
+        rows = [row for piece in snapshot.rows(snapshot.tables()[0]) for row in piece]
+        start = snapshot.position
+    assert [id for id, _ in rows] == [2, 3, 4, 5]
     database.run("XA COMMIT 'old'")
-    with pytest.raises(PositionLost, match="prepared before the capture began"):
-        events_of(database, source, start)
+    assert changes_of(events_of(database, source, start)) == [("c", None, {"id": 1, "v": "of long ago"})]
 
 
 def test_a_statement_instead_of_rows_is_not_passed_over(database, source, start):

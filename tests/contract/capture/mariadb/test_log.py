@@ -6,6 +6,7 @@ import pytest
 
 from runnel.capture.errors import PositionLost
 from runnel.capture.events import Position
+from runnel.capture.mariadb.errors import PreparedLost
 from tests.contract.capture.captured_mariadb import MariadbDatabase, changes_of, events_of, wait_for
 from tests.contract.capture.mariadb_server import mariadb_server
 
@@ -50,6 +51,19 @@ def test_changes_whose_files_were_purged_are_lost(database):
     database.run("INSERT INTO t VALUES (1)")
     purge(database)
     with pytest.raises(PositionLost, match="purged"):
+        read(source, start)
+
+
+def test_an_xa_transaction_whose_rows_were_purged_is_told_with_what_mends_it(database):
+    source = database.source()
+    with database.connect().cursor() as cursor:
+        for statement in ("XA START 'old'", "INSERT INTO t VALUES (1)", "XA END 'old'", "XA PREPARE 'old'"):
+            cursor.execute(statement)
+        database.run("INSERT INTO t VALUES (2)")
+        purge(database)
+        start = source.prepare()
+        cursor.execute("XA COMMIT 'old'")
+    with pytest.raises(PreparedLost, match=r"XA COMMIT x'6f6c64',x'',1, .* prepared before all that the log still has"):
         read(source, start)
 
 

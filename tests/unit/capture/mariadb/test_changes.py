@@ -2,13 +2,12 @@
 
 import pytest
 
-from runnel.capture.errors import PositionLost
 from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Passed, Position, Redefined
 from runnel.capture.mariadb import changes, groups
 from runnel.capture.mariadb.binlog import COMPLETED, PREPARED, STANDALONE
 from runnel.capture.mariadb.changes import Catalog, MariadbChanges
 from runnel.capture.mariadb.definitions import Shown
-from runnel.capture.mariadb.errors import LogUnreadable, StatementLogged
+from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, StatementLogged
 from runnel.capture.mariadb.forms import Modes, form_of
 from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.values import decoder_of
@@ -43,9 +42,9 @@ def define(told):
     return Shown(table, tuple(decode for _, decode in kinds))
 
 
-def reading(*packets, after=None, until=None):
+def reading(*packets, after=None, until=None, **more):
     known = Catalog("here", lambda table: table.name == "t", define, lambda _: None, [TableId("s", "t")])
-    return MariadbChanges(Given(*packets), known, 1, after or Position(AT), until)
+    return MariadbChanges(Given(*packets), known, 1, after or Position(AT), until, **more)
 
 
 def read(*packets, **named):
@@ -107,7 +106,24 @@ def test_a_prepared_transaction_is_told_when_it_is_committed(log):
     again = read(*prepared, *between, *committed, after=Position(behind))
     assert [after for _, _, after in rows_of(again)] == [(1, "a")]
     assert "from" not in again[-1].at
-    with pytest.raises(PositionLost, match="prepared before the capture began"):
+
+
+def test_a_transaction_that_was_prepared_before_reading_began_is_looked_for_when_it_is_committed(log):
+    prepared = [log.begin(9, PREPARED, xa=b"x"), log.table(), log.rows(WRITE, (1, "a")), log.prepare(b"x")]
+    committed = [log.rotate(), log.begin(11, COMPLETED | STANDALONE, xa=b"x"), log.query("XA COMMIT X'78',X'',1")]
+    former = reading(*prepared, log.begin(10), log.xid(), after=Position({**AT, "gtid": "0-1-8"}), until=AT)
+    asked = []
+
+    def find(*given):
+        asked.append(given)
+        former.read(0.0)
+        return former.prepared(given[0])
+
+    events = read(*committed, find=find)
+    assert [after for _, _, after in rows_of(events)] == [(1, "a")]
+    assert events[-1].id == "0-1-11"
+    assert asked == [(b"1:1:x", "bin.000001", place_of("0-1-10"))]
+    with pytest.raises(PreparedLost, match=r"transaction 0-1-11 is XA COMMIT x'78',x'',1, and what .*XA RECOVER;"):
         read(*committed)
 
 
