@@ -170,8 +170,11 @@ class Envelope:
             out.extend(shape.topic, keys, values, micros // 1000, "r")
 
     def truncated(self, event: Truncated, out: Outgoing, now: int, block: Block = no_block) -> None:
-        shape = self.shape(event.table)
-        if shape.is_new:
+        is_known = bool(event.table.columns)
+        if not is_known and self.is_outbox(event.table.id):
+            return
+        shape = self.shape(event.table) if is_known else self._bare(event.table.id)
+        if shape.is_new and is_known:
             self.introduce(event.table, event.micros, event.source, out, now, STREAMING)
         if shape.routing is not None:
             return

@@ -53,6 +53,8 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
+    """A table was emptied. It has no columns where no more is known of it than its name."""
+
     table: Table
     source: str
     micros: int

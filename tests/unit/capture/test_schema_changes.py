@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidChoice
-from runnel.capture.events import Began, Change, Ended, Gone, Position
+from runnel.capture.events import Began, Change, Ended, Gone, Position, Truncated
 from runnel.capture.forms import DATE, STRING, Decimals, decimal, enumeration
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Masked, Selection
@@ -182,3 +182,11 @@ def test_nothing_is_told_unless_it_is_asked_for():
     work.change(create(), out, 0)
     work.gone(Gone(CUSTOMERS.id, 0), out, 0)
     assert list(out.pages) == ["p.public.customers"]
+
+
+def test_a_truncated_table_of_which_only_the_name_is_known_is_told_without_a_definition():
+    out = Outgoing()
+    envelope(schemas=True).truncated(Truncated(Table(CUSTOMERS.id, (), ()), '"lsn":7', 5_000), out, 0)
+    assert list(out.pages) == ["p.public.customers"]
+    value = json.loads(out.pages["p.public.customers"].values[0])["payload"]
+    assert (value["op"], value["before"], value["after"], value["source"]["lsn"]) == ("t", None, None, 7)

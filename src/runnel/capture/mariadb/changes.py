@@ -346,9 +346,11 @@ class MariadbChanges:
             yield from self._beginning(group)
             head, tail = self._source(group, item)
             yield (Gone if doing is Doing.GONE else Came)(table, group.micros, f"{head}0{tail}")
-        elif (found := self._tables.get(table) or self._catalog.table(table)) is not None:
+        else:
             yield from self._beginning(group)
             head, tail = self._source(group, item)
+            # of one that is gone since only the name is known; it is told all the same, and counts
+            found = self._tables.get(table) or self._catalog.table(table) or Table(table, (), ())
             yield Truncated(found, f"{head}0{tail}", group.micros)
 
     def _tables_of(self, schema: str) -> list[TableId]:

@@ -79,6 +79,11 @@ def test_a_truncated_table_is_told(database, source, start):
     assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c", "t", "t"]
 
 
+def test_a_truncated_table_is_told_though_it_is_gone_since(database, source, start):
+    database.run("TRUNCATE TABLE t", "DROP TABLE t")
+    assert told(events_of(database, source, start)) == [("t", "t"), ("gone", "t")]
+
+
 def test_columns_that_change_in_the_middle_are_told_as_they_were(database, source, start):
     database.run("INSERT INTO t VALUES (1, 'a')")
     database.run("ALTER TABLE t ADD COLUMN n int unsigned DEFAULT 7 AFTER id", "INSERT INTO t VALUES (2, 1, 'b')")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Passed, Position, Redefined
+from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Passed, Position, Redefined, Truncated
 from runnel.capture.mariadb import changes, groups
 from runnel.capture.mariadb.binlog import COMPLETED, PREPARED, STANDALONE
 from runnel.capture.mariadb.changes import Catalog, MariadbChanges
@@ -156,6 +156,12 @@ def test_a_table_that_takes_the_name_of_another_is_told_with_the_one_that_is_gon
     assert [type(event) for event in events] == [Began, Gone, Came, Ended]
     assert {event.table for event in events[1:3]} == {TableId("s", "t")}
     assert '"gtid":"0-1-11"' in events[1].source
+
+
+def test_a_truncated_table_is_told_though_it_is_gone_since(log):
+    events = read(log.begin(11, STANDALONE), log.query("TRUNCATE t"))
+    assert [type(event) for event in events] == [Began, Truncated, Ended]
+    assert events[1].table == Table(TableId("s", "t"), (), ())
 
 
 def test_changes_end_exactly_where_they_are_to(log):
