@@ -110,7 +110,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
+    """`micros` is when the last of what was passed was committed, if there is more of it: then reading is behind."""
+
     at: Mapping[str, Any]
+    micros: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

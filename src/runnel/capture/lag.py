@@ -19,12 +19,16 @@ class Lag:
 
     def __init__(self) -> None:
         self.transactions = 0  # of the database, that were told to their end
-        self._committed = 0  # when the last of them was
+        self._committed = 0  # when the last of them was, or of what was passed
         self._read = 0
         self._is_current = True
 
     def ended(self, committed: int) -> None:
         self.transactions += 1
+        self._committed = committed
+
+    def passed(self, committed: int) -> None:
+        """Something that is not for us, and was committed then."""
         self._committed = committed
 
     def read(self, now: int, *, is_current: bool) -> None:
@@ -33,8 +37,8 @@ class Lag:
         self._is_current = is_current
 
     def seconds(self, now: int) -> float:
-        """Since the last transaction that was told was committed; 0 where none is missing. Without readings nobody
-        knows, and it grows from the last one on.
+        """Since the last transaction that was told or passed was committed; 0 where none is missing. Without readings
+        nobody knows, and it grows from the last one on.
         """
         if not self._is_current and self._committed:
             return max(0.0, (now - self._committed) / SECOND)

@@ -65,14 +65,14 @@ class Stream:
                 case Ended():
                     self._end(event, out)
                 case Passed():
-                    self._at, self._index = event.at, 0
+                    self._pass(event)
                 case Redefined():
                     self._captured.add(str(event.table.id))
                 case Gone() | Came():
                     self._forget(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
                 case Unchosen():
                     self._counted(out)
-        is_current = self._id is None and (event is None or isinstance(event, Passed))
+        is_current = self._id is None and (event is None or (isinstance(event, Passed) and event.micros is None))
         self._envelope.lag.read(now, is_current=is_current)
         return Position(self._at, self._index)
 
@@ -85,6 +85,11 @@ class Stream:
         if event.at is not None:
             self._at = event.at
         self._begun = event if self._has_transactions and not self._skip else None
+
+    def _pass(self, event: Passed) -> None:
+        self._at, self._index = event.at, 0
+        if event.micros is not None:
+            self._envelope.lag.passed(event.micros)
 
     def _tell_begun(self, out: Outgoing) -> None:
         """BEGIN goes with what moves the position into the transaction: a restart before that would tell it again."""

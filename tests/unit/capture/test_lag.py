@@ -39,6 +39,15 @@ def test_a_source_with_nothing_more_is_not_behind_however_old_the_last_change_is
     assert lag.seconds(901 * SECOND) == 0.0
 
 
+def test_a_source_that_passes_what_is_not_for_us_is_behind_until_there_is_no_more_of_it():
+    stream, lag = reading()
+    stream.tell([Passed({"at": 9}, 10 * SECOND)], Outgoing(), 14 * SECOND)
+    assert lag.seconds(14 * SECOND) == 4.0
+    assert lag.transactions == 0
+    stream.tell([Passed({"at": 19})], Outgoing(), 20 * SECOND)
+    assert lag.seconds(20 * SECOND) == 0.0
+
+
 def test_without_readings_it_grows():
     stream, lag = reading()
     stream.tell([], Outgoing(), 15 * SECOND)

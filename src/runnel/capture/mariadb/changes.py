@@ -93,6 +93,7 @@ class MariadbChanges:
         self._marks: list[tuple[Place, str]] = []
         self._last: Mapping[str, Any] = dict(after.at)
         self._passed_at = -PASSED_SECONDS
+        self._micros = 0  # when the last transaction was committed that was begun to be read
         self.is_done = False  # it was read up to where it was to be
         self.is_at_end = False  # the server had nothing more when it sent last
 
@@ -103,11 +104,13 @@ class MariadbChanges:
             events.extend(self._reached())
         self._draw(events)
         while not events and not self.is_done:
-            self._packets.extend(self._log.read(max(0.0, deadline - time.monotonic())))
+            found = self._log.read(max(0.0, deadline - time.monotonic()))
+            self._packets.extend(found)
             self._draw(events)
+            is_late = time.monotonic() >= deadline
             if not events:
-                self._pass(events)
-            if time.monotonic() >= deadline:
+                self._pass(events, is_more=bool(found) and not self.is_at_end, is_late=is_late)
+            if is_late:
                 break
         return events
 
@@ -190,7 +193,8 @@ class MariadbChanges:
         gtid = beginning.gtid
         told = self._known.get(gtid.domain)
         is_known = told is not None and gtid.number <= told.number
-        self._group = Group(beginning, seconds * 1_000_000, is_known)
+        self._micros = seconds * 1_000_000
+        self._group = Group(beginning, self._micros, is_known)
 
     def _query(self, group: Group, item: Item) -> None:
         query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
@@ -361,15 +365,19 @@ class MariadbChanges:
         if any(statements.mentions(query.text, each.name) for each in names):
             raise StatementLogged(self._catalog.shown, str(group.gtid), query.text[:200])
 
-    def _pass(self, events: list[Event]) -> None:
-        """The log went on with nothing for us. That is told only when there is nothing else to tell."""
-        if self._is_inside or self._telling is not None or self._group is not None or self._end is not None:
+    def _pass(self, events: list[Event], *, is_more: bool, is_late: bool) -> None:
+        """The log went on with nothing for us. That is told only when there is nothing else to tell; and in any case
+        where there is more of it, so that nobody takes us for current.
+        """
+        is_begun = self._group is not None and self._group.is_begun
+        if self._is_inside or self._telling is not None or is_begun or self._end is not None:
             return
         now = time.monotonic()
         at = self._at()
-        if at != self._last and now - self._passed_at >= PASSED_SECONDS:
+        is_due = at != self._last and now - self._passed_at >= PASSED_SECONDS
+        if is_due or (is_more and is_late):
             self._last, self._passed_at = at, now
-            events.append(Passed(at))
+            events.append(Passed(at, self._micros if is_more else None))
 
     def _at(self) -> Mapping[str, Any]:
         file, pos = self._place

@@ -141,6 +141,21 @@ def test_only_what_is_chosen_is_told_and_the_rest_moves_the_position_on(log):
     assert events == [Passed({**AT, "gtid": "0-1-11,3-1-5", "pos": log.pos})]
 
 
+def test_whoever_passes_the_transactions_of_others_says_how_old_they_are_until_there_are_no_more(log):
+    others = [
+        [log.begin(number), log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8), log.xid()]
+        for number in (11, 12)
+    ]
+    busy = reading(*others[0], others[1][0])
+    (passed,) = busy.read(0.0)
+    assert (passed.at["gtid"], passed.micros) == ("0-1-11", 1_700_000_000_000_000)
+    assert busy.read(0.0) == []  # nothing came
+    busy._log.packets = [*others[1][1:], log.heartbeat()]
+    busy._passed_at = -changes.PASSED_SECONDS
+    (passed,) = busy.read(0.0)
+    assert (passed.at["gtid"], passed.micros) == ("0-1-12", None)
+
+
 def test_nothing_is_passed_while_reading_goes_on_inside_of_a_transaction(log):
     other = [log.begin(11), log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8), log.xid()]
     ours = [log.begin(12), log.table(), log.rows(WRITE, (1, "a")), log.xid()]
