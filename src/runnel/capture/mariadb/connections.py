@@ -6,6 +6,7 @@ Values come as the server's text, times in UTC, so that the snapshot and the log
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -31,7 +32,9 @@ AWAY: Final = frozenset(
     {1040, 1053, 1077, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1927, 2003, 2006, 2013}
 )
 OUTDATED: Final = frozenset({1054, 1146, 1412})  # no such column, no such table; it was altered since
-OPTIONS: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
+FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
+OPTIONS: Final = frozenset({*FILES, "ssl_verify"})
+NO_TLS: Final = 2026
 EXPECTED: Final = (
     "expected mariadb://USER@HOST:PORT/DATABASE; in a password, write %40 for @ and %2F for /; for TLS add "
     "?ssl_ca=FILE, and ssl_verify=no where the server's name is not in its certificate"
@@ -58,13 +61,15 @@ class Address:
         self.shown = f"mariadb://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}/{self.database}"
         password = unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE, "")
         self._given = {"host": host, "port": port or PORT, "user": user or None, "password": password}
-        self._given |= _security(options)
+        self._tls = options
 
     def connect(self, *, anywhere: bool = False) -> Connection:
         """`anywhere` is without the database, which may be gone when the log tells of its tables."""
+        secured = self._secured()
         try:
             connection = pymysql.connect(
                 **self._given,
+                **secured,
                 database=None if anywhere else self.database,
                 charset="utf8mb4",
                 autocommit=True,
@@ -77,6 +82,18 @@ class Address:
         except (pymysql.MySQLError, OSError) as error:
             raise self._told_of_connecting(error) from error
         return connection
+
+    def _secured(self) -> dict[str, Any]:
+        """Where TLS is not asked for, it is used if the server has it, and nobody looks at whose it is."""
+        if not self._tls:
+            return {}
+        try:
+            return {"ssl": _context(self._tls)}
+        except OSError as error:
+            given = ", ".join(f"{name}={self._tls[name]}" for name in FILES if name in self._tls)
+            raise DatabaseRefused(
+                self.shown, f"no TLS is possible with {given}: {error}", hint="see to these files"
+            ) from error
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -110,8 +127,16 @@ class Address:
     def _told_of_connecting(self, error: Exception) -> RunnelError:
         if number_of(error) in (1044, 1045, 1049, 1698):
             return DatabaseRefused(self.shown, reason_of(error), hint=self._hint(number_of(error)))
-        if isinstance(error, RuntimeError) or "certificate" in str(error).lower():
-            return DatabaseRefused(self.shown, reason_of(error), hint="see to ssl_ca and ssl_verify in the address")
+        if number_of(error) == NO_TLS:
+            hint = "write ssl_cert and ssl_key under [mariadbd] in its my.cnf, or leave out ssl_... in the address"
+            return DatabaseRefused(self.shown, reason_of(error), hint=hint)
+        if "certificate" in str(error).lower():
+            return DatabaseRefused(
+                self.shown,
+                reason_of(error),
+                hint="give the host by a name that is in the server's certificate, and the one who vouches for that as "
+                "ssl_ca; ssl_verify=no believes any server",
+            )
         return DatabaseUnreachable(self.shown, reason_of(error))
 
 
@@ -119,12 +144,16 @@ def _no_address(reason: str) -> DatabaseRefused:
     return DatabaseRefused("(an address that cannot be read)", reason, hint=EXPECTED)
 
 
-def _security(options: Mapping[str, str]) -> dict[str, Any]:
-    if not options:
-        return {}
-    is_verified = options.get("ssl_verify", "yes").lower() not in ("no", "false", "0", "none")
-    files = {name: options[name] for name in ("ssl_ca", "ssl_cert", "ssl_key") if name in options}
-    return {**files, "ssl_verify_cert": is_verified, "ssl_verify_identity": is_verified}
+def _context(options: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    # Certificates that a server made for itself lack what Python 3.13 asks for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if options.get("ssl_verify", "yes").lower() in ("no", "false", "0", "none"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return context
 
 
 def number_of(error: Exception) -> int:

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.contract.capture.captured_mariadb import MariadbDatabase
-from tests.contract.capture.mariadb_server import Mariadb
+from tests.contract.capture.mariadb_server import Mariadb, mariadb_server
+from tests.interop.certificates import make_authority, make_certificate
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Iterator[Path]:
+    """A directory with those of two authorities, and one of a server that is called localhost, for anybody to read."""
+    with tempfile.TemporaryDirectory(prefix="runnel-certificates-", dir="/tmp") as name:
+        directory = Path(name)
+        for authority in ("ca", "stranger"):
+            make_authority(directory, authority)
+        make_certificate(directory, "server", "subjectAltName=DNS:localhost")
+        for path in (directory, *directory.iterdir()):
+            path.chmod(0o755)
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def alone(certificates: Path) -> Iterator[Mariadb]:
+    """A server whose log may be purged and begun anew, and which has a certificate."""
+    files = {"ssl_cert": str(certificates / "server.pem"), "ssl_key": str(certificates / "server.key")}
+    with mariadb_server(files) as server:
+        yield server
 
 
 @pytest.fixture

@@ -8,16 +8,8 @@ from runnel.capture.errors import PositionLost
 from runnel.capture.events import Position
 from runnel.capture.mariadb.errors import PreparedLost
 from tests.contract.capture.captured_mariadb import MariadbDatabase, changes_of, events_of, wait_for
-from tests.contract.capture.mariadb_server import mariadb_server
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def alone():
-    """A server of its own, whose log may be purged and begun anew."""
-    with mariadb_server() as server:
-        yield server
 
 
 @pytest.fixture
