@@ -20,11 +20,13 @@ from dataclasses import replace
 from runnel.capture.chosen import (
     Mode,
     Reading,
+    remembered,
     streaming_from,
     until_one_came,
     with_new,
     with_tables_of,
     without_gone,
+    without_replaced,
 )
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
@@ -138,7 +140,8 @@ class Capture:
 
     def _refuse_fewer_tables(self, position: Position) -> None:
         """The place inside of a transaction is a number of events, which those that are not told do not count for."""
-        left = [name for name in self.state.tables if not self._envelope.has(name)]
+        there = [name for name, told in self.state.tables.items() if told.state != "gone"]
+        left = [name for name in there if not self._envelope.has(name)]
         if left and position.index and not self._source.counts_unchosen:
             raise ChosenOtherwise(self.name, left)
 
@@ -164,7 +167,7 @@ class Capture:
             tables = snapshot.tables()
             self._refuse_same_topics(str(table.id) for table in tables)
             if self.state.position is None:
-                pending = {str(table.id): TableState() for table in tables}
+                pending = {str(table.id): TableState(number=table.number) for table in tables}
                 begun = State(self._source.connector, snapshot.position, 0, pending)
                 outboxes = [table for table in tables if self._envelope.is_outbox(table.id)]
                 if outboxes:
@@ -172,6 +175,10 @@ class Capture:
                 else:
                     self._publish(Outgoing(), begun)
             else:
+                out = Outgoing()
+                state = without_replaced(self.state, snapshot, self._envelope, out, self._micros())
+                if state is not self.state:
+                    self._publish(out, state)
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)
             self._forget_gone(tables)
@@ -265,6 +272,7 @@ class Capture:
     # --- the stream
 
     def _stream(self) -> None:
+        self._keep(remembered(self.state, self._source))
         position = self.state.position
         assert position is not None  # it was written when the capture began
         changes = self._source.changes(position)

@@ -1,21 +1,39 @@
 """Which tables a capture has, and how each of them is read: as they are chosen, come and go.
 
 A table that is chosen later is read by chunks beside the changes, if it has a key. One that is not chosen any more, or
-not there, is forgotten: if it comes back, it is read again.
+not there, is forgotten: if it comes back, it is read again. Where tables have numbers, another one that has a table's
+name is noticed: the topic is told to be empty, and the other one is read as if it were chosen later. So it is, too, if
+the table was gone for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol, runtime_checkable
 
+from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NoKey
-from runnel.capture.events import Came, Ended, Event, Gone, Position, Redefined
+from runnel.capture.events import Came, Change, Ended, Event, Gone, Position, Redefined, Truncated
 from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
-from runnel.capture.source import Source
+from runnel.capture.outgoing import Outgoing
+from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import Table, TableId
+from runnel.capture.tables import NOT_THERE, Table, TableId
+
+
+@runtime_checkable
+class Numbering(Protocol):
+    """A source whose log does not say that a table is gone, or that another one has its name. Its changes say so of the
+    tables that it remembers, where the catalog does not have them, or has others under their names.
+    """
+
+    def numbers(self) -> Mapping[TableId, int]:
+        """Of all tables that are there, chosen or not."""
+
+    def remember(self, tables: Mapping[TableId, int | None]) -> None:
+        """Of these was told until now, for the changes that are opened next. None: whatever has the name."""
 
 
 class Mode(Enum):
@@ -45,10 +63,15 @@ def streaming_from(position: Position, connector: str, tables: Sequence[Table], 
 
 def without_gone(state: State, source: Source) -> State:
     """Without the tables that are not chosen, or not there. It is to be written before the source stops to tell of
-    them: nobody may take them for complete afterwards.
+    them: nobody may take them for complete afterwards. Where the changes will say that a table is gone, it stays until
+    they do: its number tells it from another one.
     """
     there = {str(table) for table in source.tables()}
-    for name in [name for name in state.tables if name not in there]:
+    left = [name for name in state.tables if name not in there]
+    if left and isinstance(source, Numbering):
+        known = {str(table) for table in source.numbers()}
+        left = [name for name in left if name in known]
+    for name in left:
         state = state.without(name)
     return state
 
@@ -70,10 +93,43 @@ def with_tables_of(events: Sequence[Event], state: State, position: Position, aw
     that a snapshot is about to read: it has them as they are.
     """
     for event in events:
+        if isinstance(event, Change):
+            continue
         if isinstance(event, Redefined) and str(event.table.id) not in state.tables:
-            state = state.with_table(event.table.id, TableState("complete", None, 0, position.at))
+            told = TableState("complete", None, 0, position.at, number=event.table.number)
+            state = state.with_table(event.table.id, told)
         elif isinstance(event, Gone | Came) and str(event.table) in state.tables and str(event.table) not in awaited:
             state = _without(event.table, state)
+        elif isinstance(event, Truncated) and state.table(event.table.id).state == "gone":
+            state = state.without(event.table.id)  # another one has its name
+    return state
+
+
+def remembered(state: State, source: Source) -> State:
+    """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
+    what is there under their names is taken for them. The source is told what to look for.
+    """
+    if not isinstance(source, Numbering):
+        return state
+    numbers = source.numbers()
+    ids = {str(table): table for table in numbers}
+    for name, told in state.tables.items():
+        if told.number is None and name in ids:
+            state = state.with_table(name, replace(told, number=numbers[ids[name]]))
+    known = {ids.get(name) or TableId(*name.split(".", 1)): told.number for name, told in state.tables.items()}
+    source.remember(known)
+    return state
+
+
+def without_replaced(state: State, snapshot: Snapshot, envelope: Envelope, out: Outgoing, now: int) -> State:
+    """Of a table that a snapshot has begun to read, and whose name another one has by now, nothing counts."""
+    for table in snapshot.tables():
+        told = state.table(table.id)
+        is_known = None not in (told.number, table.number)
+        if is_known and told.number != table.number and told.is_left and not told.by_chunks:
+            envelope.gone(Gone(table.id, snapshot.micros), out, now)
+            envelope.truncated(Truncated(table, snapshot.source, snapshot.micros), out, now)
+            state = state.with_table(table.id, TableState(number=table.number))
     return state
 
 
@@ -92,18 +148,20 @@ def until_one_came(events: Sequence[Event], awaited: Container[str] = ()) -> tup
 
 def _without(table: TableId, state: State) -> State:
     """One that is being read by chunks may be there again under its name: its chunks will tell."""
-    told = state.table(table)
-    return state.with_table(table, anew(told)) if told.by_chunks and told.is_left else state.without(table)
+    told, state = state.table(table), state.without(table)
+    if told.by_chunks and told.is_left:
+        return state.with_table(table, replace(anew(told), number=None))
+    return state if told.number is None else state.with_table(table, TableState("gone", number=NOT_THERE))
 
 
 def _new(table: Table, mode: Mode, position: Position) -> TableState:
     if mode is Mode.NONE:
-        return TableState("complete", None, 0, position.at)
+        return TableState("complete", None, 0, position.at, number=table.number)
     if table.key:
-        return to_be_read()
+        return replace(to_be_read(), number=table.number)
     if mode is Mode.INCREMENTAL:
         raise NoKey(str(table.id))
-    return TableState()
+    return TableState(number=table.number)
 
 
 def _unfinished(table: Table, mode: Mode, told: TableState) -> TableState:

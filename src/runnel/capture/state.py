@@ -4,14 +4,16 @@
     signals              {"offset": 3, "paused": false}
     table:main.orders    {"state": "reading", "key": [4711], "rows": 4711}
     table:main.items     {"state": "reading", "by": "chunks", "key": [9], "columns": ["id int64"], "rows": 9}
-    table:main.clicks    {"state": "complete", "rows": 99, "since": {...}}
+    table:main.clicks    {"state": "complete", "rows": 99, "since": {...}, "number": 16385}
 
 They are written in the same Kafka transaction as the records that lead there. `step` counts those transactions, so that
 whoever does not know whether the last one was committed can look. A table's `since` is the position from which on its
 topic is complete: all rows of a snapshot there, and every change behind it.
+A table's `number` is the database's own: another table of the same name has another one.
 
 A table is `pending` before its first row is read, `reading`, and then `complete`. One of which some rows were read and
-no more, because that was stopped or because of a filter, is `partial`; its changes are told all the same.
+no more, because that was stopped or because of a filter, is `partial`; its changes are told all the same. One that was
+dropped is `gone`, where its number tells it from one that may come under its name: the rows in its topic are not those.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ OF_TABLE = "table:"
 BYTES = "base64"  # what stands for bytes in a key that is kept
 CHUNKS = "chunks"
 
-Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
+Progress: TypeAlias = Literal["pending", "reading", "complete", "partial", "gone"]
 
 
 @dataclass(frozen=True)
 class TableState:
     """`columns` are those of the key by which chunks are read, with their types: a key of others says nothing of them.
-    `about` is how many rows there were, about, when chunks of it began to be read.
+    `about` is how many rows there were, about, when chunks of it began to be read. `number` is `Table.number`.
     """
 
     state: Progress = "pending"
@@ -50,6 +52,7 @@ class TableState:
     columns: tuple[str, ...] = ()
     where: str | None = None
     about: int | None = None
+    number: int | None = None
 
     @property
     def is_left(self) -> bool:
@@ -71,7 +74,7 @@ class TableState:
             told["by"] = CHUNKS
         if self.columns:
             told["columns"] = self.columns
-        optional = {"since": self.since, "where": self.where, "about": self.about}
+        optional = {"since": self.since, "where": self.where, "about": self.about, "number": self.number}
         return _json(told | {name: value for name, value in optional.items() if value is not None})
 
     @classmethod
@@ -86,6 +89,7 @@ class TableState:
             tuple(told.get("columns", ())),
             told.get("where"),
             told.get("about"),
+            told.get("number"),
         )
 
 
@@ -129,6 +133,10 @@ class State:
         return replace(self, position=position)
 
     def with_table(self, table: TableId | str, told: TableState) -> State:
+        """A number that is not said stays."""
+        before = self.tables.get(str(table))
+        if before is not None and told.number is None and before.number is not None:
+            told = replace(told, number=before.number)
         return replace(self, tables={**self.tables, str(table): told})
 
     def without(self, table: TableId | str) -> State:

@@ -21,6 +21,7 @@ class Absent(Enum):
 
 UNCHANGED: Final = Absent.UNCHANGED
 UNKNOWN: Final = Absent.UNKNOWN
+NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -59,11 +60,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`key` are the columns, by their place, that tell rows apart; empty where nothing does."""
+    """`key` are the columns, by their place, that tell rows apart; empty where nothing does. `number` tells it from
+    another table of the same name, where the database has such a number.
+    """
 
     id: TableId
     columns: tuple[Column, ...]
     key: tuple[int, ...]
+    number: int | None = None
 
     def key_of(self, row: Row) -> Row:
         return tuple(row[place] for place in self.key)

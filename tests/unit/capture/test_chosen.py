@@ -1,9 +1,17 @@
 """Tables that come and go while a capture is at work."""
 
-from runnel.capture.chosen import until_one_came, with_tables_of
-from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined
+from dataclasses import replace
+
+import pytest
+
+from runnel.capture.chosen import remembered, until_one_came, with_tables_of, without_gone, without_replaced
+from runnel.capture.envelope import Envelope
+from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.outgoing import Outgoing
+from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
-from tests.unit.capture.customers import CUSTOMERS
+from runnel.capture.tables import NOT_THERE, TableId
+from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
 AT = Position({"id": 7})
 MADE_AGAIN = [Gone(CUSTOMERS.id, 0), Redefined(CUSTOMERS, 0)]
@@ -23,7 +31,7 @@ def test_one_that_a_snapshot_is_about_to_read_is_still_to_be_read():
 
 
 def test_one_that_is_read_by_chunks_is_read_from_its_beginning():
-    told = TableState("reading", (4,), 4, None, by_chunks=True)
+    told = TableState("reading", (4,), 4, None, by_chunks=True, number=3)
     assert after(told) == TableState("pending", None, 0, None, by_chunks=True)
 
 
@@ -38,3 +46,84 @@ def test_what_is_behind_a_table_that_came_waits_until_it_is_to_be_read():
     assert until_one_came(events) == (events[:4], True)
     assert until_one_came(events, {str(CUSTOMERS.id)}) == (events, False)
     assert until_one_came([Passed({"id": 7})]) == ([Passed({"id": 7})], False)
+
+
+def test_one_with_a_number_stays_as_gone_until_another_one_has_its_name():
+    gone, other = Gone(CUSTOMERS.id, 0), Truncated(CUSTOMERS, "", 0)
+    state = State("postgresql", AT, 0, {str(CUSTOMERS.id): TableState("complete", None, 9, {}, number=3)})
+    state = with_tables_of([gone], state, AT)
+    assert state.tables == {str(CUSTOMERS.id): TableState("gone", number=NOT_THERE)}
+    assert with_tables_of([Redefined(CUSTOMERS, 0)], state, AT) is state
+    assert with_tables_of([gone, other], state, AT).tables == {}
+
+
+class Numbers(NoSource):
+    """A source that has numbers of these tables, and has chosen some of them."""
+
+    def __init__(self, numbers, chosen=()):
+        self._numbers = numbers
+        self._chosen = chosen
+        self.remembered = None
+
+    def tables(self):
+        return self._chosen
+
+    def numbers(self):
+        return self._numbers
+
+    def remember(self, tables):
+        self.remembered = tables
+
+
+def state_of(**tables):
+    return State("postgresql", AT, 0, {f"public.{name}": told for name, told in tables.items()})
+
+
+def test_a_table_that_is_not_there_stays_until_the_changes_tell_that_it_is_gone():
+    here, gone, left = TableState("complete", number=1), TableState("complete", number=2), TableState("complete")
+    state = state_of(customers=here, dropped=gone, unchosen=left)
+    source = Numbers({CUSTOMERS.id: 1, TableId("public", "unchosen"): 3}, [CUSTOMERS.id])
+    assert without_gone(state, source).tables == {"public.customers": here, "public.dropped": gone}
+
+
+def test_tables_without_a_number_get_that_of_what_has_their_name():
+    state = state_of(customers=TableState("complete"), loose=TableState("complete", number=5), gone=TableState())
+    source = Numbers({CUSTOMERS.id: 1, LOOSE.id: 6})
+    found = remembered(state, source)
+    assert {name: told.number for name, told in found.tables.items()} == {
+        "public.customers": 1, "public.loose": 5, "public.gone": None
+    }  # fmt: skip
+    assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: 5, TableId("public", "gone"): None}
+
+
+def test_a_source_whose_log_tells_what_is_gone_has_no_numbers():
+    state = state_of(customers=TableState("complete"))
+    assert remembered(state, NoSource()) is state
+
+
+class Snapshot:
+    position, source, micros = AT, '"lsn":7', 5_000
+
+    def tables(self):
+        return [replace(CUSTOMERS, number=9), replace(LOOSE, number=8)]
+
+
+@pytest.mark.parametrize(
+    ("told", "is_left"),
+    [
+        (TableState("reading", (4,), 4, number=1), False),
+        (TableState("reading", (4,), 4, number=9), True),
+        (TableState("reading", (4,), 4), True),
+        (TableState("reading", (4,), 4, by_chunks=True, number=1), True),
+        (TableState("complete", None, 4, {}, number=1), True),
+    ],
+)
+def test_what_a_snapshot_has_read_of_a_table_counts_if_no_other_has_its_name(told, is_left):
+    state, out = state_of(customers=told), Outgoing()
+    found = without_replaced(state, Snapshot(), Envelope("p", NoSource(), Selection()), out, 0)
+    if is_left:
+        assert found is state
+        assert not out.records
+    else:
+        assert found.tables == {"public.customers": TableState(number=9)}
+        assert out.pages["p.public.customers"].operations == ["t"]

@@ -43,3 +43,12 @@ def test_only_what_is_read_at_one_position_needs_a_snapshot():
     assert not state.is_complete
     assert state.with_table("main.c", TableState()).needs_snapshot
     assert state.without("main.a").is_complete
+
+
+def test_a_table_keeps_its_number_until_it_is_forgotten_or_has_another():
+    kept = TableState("reading", (1,), 1, number=16385)
+    assert TableState.from_json(kept.to_json().encode()) == kept
+    state = State("postgresql", Position({"lsn": 1}), 1, {"public.a": kept})
+    assert state.with_table("public.a", TableState("complete")).tables["public.a"].number == 16385
+    assert state.with_table("public.a", TableState(number=5)).tables["public.a"].number == 5
+    assert state.without("public.a").with_table("public.a", TableState()).tables["public.a"].number is None

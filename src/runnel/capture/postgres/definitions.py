@@ -29,6 +29,7 @@ class Shape(NamedTuple):
 
     columns: tuple[ShapeColumn, ...]
     key: tuple[str, ...]
+    oid: int
 
 
 class Definitions:
@@ -61,7 +62,7 @@ class Definitions:
         )
         names = {column.name for column in columns}
         key = found.key if names.issuperset(found.key) else ()
-        return self._known(found.id, Shape(columns, key))[0]
+        return self._known(found.id, Shape(columns, key, found.oid))[0]
 
     def of_relation(self, relation: Relation) -> tuple[Table, bool]:
         """As it was then, and whether it is another one than before."""
@@ -89,7 +90,7 @@ class Definitions:
             for column in shape.columns
         )
         places = {column.name: place for place, column in enumerate(columns)}
-        return Table(identity, columns, tuple(places[name] for name in shape.key))
+        return Table(identity, columns, tuple(places[name] for name in shape.key), shape.oid)
 
     def _type(self, oid: int) -> CatalogType | None:
         return catalog.type_of(self.connection, oid)
@@ -102,7 +103,7 @@ def shape_of(relation: Relation, found: CatalogTable | None, before: Shape | Non
     columns = tuple(
         ShapeColumn(column.name, column.type, column.modifier, column.name not in filled) for column in relation.columns
     )
-    return Shape(columns, key)
+    return Shape(columns, key, relation.oid)
 
 
 def _key(relation: Relation, found: CatalogTable | None, before: Shape | None) -> tuple[str, ...]:

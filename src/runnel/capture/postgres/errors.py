@@ -5,7 +5,8 @@ Transient
 ├── PiecesNotKept         a large transaction does not fit on the disk
 ├── SlotInUse             another process reads from the slot
 ├── SlotWaits             a transaction that is still open keeps the slot from being made
-└── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
+├── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
+└── TableReplaced         another table has the name of one that is captured
 Permanent
 ├── DatabaseRefused       it answers, and says no
 └── NotReady              something is missing in it; `statements` is the SQL that mends it
@@ -62,5 +63,14 @@ class SnapshotOutdated(Transient):
         super().__init__(
             f'table "{table}" of {database} was truncated, rewritten or redefined since the snapshot was taken',
             hint="the capture takes another one, and goes on where it was",
+        )
+        self.table = table
+
+
+class TableReplaced(Transient):
+    def __init__(self, database: str, table: str) -> None:
+        super().__init__(
+            f'table "{table}" of {database} is another one than before: it was made again, or renamed',
+            hint="the capture reads it from its beginning",
         )
         self.table = table

@@ -89,6 +89,7 @@ class PostgresSource:
         self._replication: Replication | None = None
         self._reading: Messages | None = None  # the replication, or what stands before it
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
+        self._remembered: Mapping[TableId, int | None] = {}
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -118,6 +119,13 @@ class PostgresSource:
         with self._address.telling():
             return self._readable(table).table
 
+    def numbers(self) -> Mapping[TableId, int]:
+        with self._connected() as connection:
+            return {table.id: table.oid for table in catalog.tables(connection)}
+
+    def remember(self, tables: Mapping[TableId, int | None]) -> None:
+        self._remembered = tables
+
     def changes(self, after: Position, until: Position | None = None) -> Changes:
         """Those that were read before end here: a slot has one reader."""
         self.close()
@@ -126,7 +134,7 @@ class PostgresSource:
         self._check_history(after)
         with self._connected() as connection:
             self._check_slot(connection, lsn)
-            tables = [table.id for table in self._chosen_of(catalog.tables(connection))]
+            numbers = {table.id: table.oid for table in self._chosen_of(catalog.tables(connection))}
             self._end_former_reader(connection)
         messages = self._open(lsn)
         changes = PostgresChanges(
@@ -140,7 +148,8 @@ class PostgresSource:
             self._marks,
         )
         if until is None:
-            return WatchedChanges(changes, self._look, tables)
+            known = {**numbers, **self._remembered}
+            return WatchedChanges(changes, self._look, self._shown, known, after, self._address.shown)
         snapshot = self._snapshot
         if snapshot is None or snapshot.position != until:
             return changes
@@ -213,12 +222,18 @@ class PostgresSource:
     def _look(self) -> Catalog:
         with self._address.telling():
             connection = self._definitions.connection
-            tables = frozenset(table.id for table in catalog.tables(connection))
+            tables = {table.id: table.oid for table in catalog.tables(connection)}
             found = connection.execute(
                 "SELECT pg_current_wal_insert_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
             ).fetchone()
         assert found is not None
         return Catalog(tables, lsn_number(found[0]), int(found[1]))
+
+    def _shown(self, table: TableId) -> Table | None:
+        try:
+            return self.table(table)
+        except TableMissing:
+            return None
 
     def _end_former_reader(self, connection: Connection) -> None:
         """An older copy of this capture, which was fenced and may not know it yet. A slot has one reader; it is not

@@ -1,61 +1,136 @@
-"""Changes with word of tables that are gone.
+"""Changes with word of tables that are gone, and of those whose name another one has.
 
-The log says nothing when a table is dropped or renamed. So the catalog is asked now and then. A table that it does not
-have any more cannot be in the log behind the place where the log ended then: when that place is passed, it is told.
+The log says nothing when a table is dropped, renamed or made again. So the catalog is asked when the changes are opened,
+and now and then. What it says holds from the place on where the log ended then: when that place is passed, it is told. A
+table is told from another one of the same name by its number. The other one begins with nothing: that is told, too, and
+there the changes end. When they are opened again, it has been seen to that it is published and read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
-from runnel.capture.events import Ended, Event, Gone, Passed, Redefined
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.postgres.errors import TableReplaced
 from runnel.capture.source import Changes
-from runnel.capture.tables import TableId
+from runnel.capture.tables import NOT_THERE, Table, TableId
 
 LOOK_SECONDS: Final = 10.0
 
 
 class Catalog(NamedTuple):
-    """The tables that are there, where the log ended when they were, and when that was, since 1970."""
+    """The tables that are there by their numbers, where the log ended when they were, and when that was, since 1970."""
 
-    tables: frozenset[TableId]
+    tables: Mapping[TableId, int]
+    lsn: int
+    micros: int
+
+
+class Found(Enum):
+    """What the catalog shows of a table that is known."""
+
+    GONE = "gone"
+    REPLACED = "replaced"
+
+
+class Noticed(NamedTuple):
+    table: TableId
+    found: Found
     lsn: int
     micros: int
 
 
 class WatchedChanges:
-    """`look` asks the catalog; `tables` are those that are known to be there."""
+    """`look` asks the catalog, `describe` gives a table as it is now, or None if it is gone. `known` are the tables that
+    were told of by their numbers; None: whatever has the name. `database` is for people.
+    """
 
-    def __init__(self, changes: Changes, look: Callable[[], Catalog], tables: Iterable[TableId]) -> None:
+    def __init__(
+        self,
+        changes: Changes,
+        look: Callable[[], Catalog],
+        describe: Callable[[TableId], Table | None],
+        known: Mapping[TableId, int | None],
+        after: Position,
+        database: str,
+    ) -> None:
         self._changes = changes
         self._look = look
-        self._tables = set(tables)
-        self._looked = time.monotonic()
-        self._gone: list[tuple[int, Gone]] = []
+        self._describe = describe
+        self._known = dict(known)
+        self._database = database
+        self._place = None if after.index else int(after.at["lsn"])  # None: inside of a transaction
+        self._noticed: list[Noticed] = []
+        self._replaced: TableId | None = None
+        self._see()
 
     def read(self, seconds: float) -> Sequence[Event]:
-        events = self._changes.read(seconds)
-        self._tables.update(event.table.id for event in events if isinstance(event, Redefined))
+        if self._replaced is not None:
+            raise TableReplaced(self._database, str(self._replaced))
+        events, place = self._changes.read(seconds), self._place
+        self._follow(events)
         if time.monotonic() - self._looked >= LOOK_SECONDS:
-            self._notice(self._look())
-            self._looked = time.monotonic()
-        return self._with_gone(events) if self._gone else events
+            self._see()
+        return self._told(events, place) if self._noticed else events
 
     def close(self) -> None:
         self._changes.close()
 
-    def _notice(self, found: Catalog) -> None:
-        for table in sorted(self._tables - found.tables):
-            self._tables.discard(table)
-            self._gone.append((found.lsn, Gone(table, found.micros)))
+    # --- inside
 
-    def _with_gone(self, events: Sequence[Event]) -> list[Event]:
-        told: list[Event] = []
+    def _follow(self, events: Sequence[Event]) -> None:
         for event in events:
+            if isinstance(event, Change):
+                continue
+            if isinstance(event, Redefined):
+                self._known.setdefault(event.table.id, event.table.number)
+            elif isinstance(event, Began):
+                self._place = None
+            elif isinstance(event, (Ended, Passed)):
+                self._place = int(event.at["lsn"])
+
+    def _see(self) -> None:
+        shown = self._look()
+        self._looked = time.monotonic()
+        for table, number in sorted(self._known.items(), key=lambda each: each[0]):
+            found = shown.tables.get(table, NOT_THERE)
+            self._known[table] = found
+            if number is None and found != NOT_THERE:
+                continue
+            if number != found:
+                kind = Found.GONE if found == NOT_THERE else Found.REPLACED
+                self._noticed.append(Noticed(table, kind, shown.lsn, shown.micros))
+
+    def _told(self, events: Sequence[Event], place: int | None) -> list[Event]:
+        told = self._due(place)
+        for event in events:
+            if self._replaced is not None:
+                break  # what is left is told when the changes are opened again
             told.append(event)
             if isinstance(event, (Ended, Passed)):
-                while self._gone and self._gone[0][0] <= int(event.at["lsn"]):
-                    told.append(self._gone.pop(0)[1])
+                told.extend(self._due(int(event.at["lsn"])))
         return told
+
+    def _due(self, place: int | None) -> list[Event]:
+        """What was noticed and is to be told at a place between transactions."""
+        told: list[Event] = []
+        while place is not None and self._noticed and self._noticed[0].lsn <= place:
+            told.extend(self._events_of(self._noticed.pop(0)))
+        return told
+
+    def _events_of(self, noticed: Noticed) -> list[Event]:
+        events: list[Event] = [Gone(noticed.table, noticed.micros)]
+        if noticed.found is Found.REPLACED:
+            self._replaced = noticed.table
+            table = self._describe(noticed.table)
+            if table is not None:
+                events.append(Truncated(table, source_at(noticed.lsn), noticed.micros))
+        return events
+
+
+def source_at(lsn: int) -> str:
+    """What the source block says of something that is in no transaction."""
+    return f'"sequence":"[null,\\"{lsn}\\"]","txId":null,"lsn":{lsn},"xmin":null'

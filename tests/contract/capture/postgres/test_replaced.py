@@ -1,0 +1,230 @@
+"""Tables whose name another one has: made again, or swapped by renaming. Topics tell the one that is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from runnel.capture import capture as captures
+from runnel.capture.chosen import Mode
+from runnel.capture.events import Gone, Redefined
+from runnel.capture.postgres import changes as changes_module
+from runnel.capture.postgres import vanished
+from runnel.capture.postgres.errors import NotReady
+from runnel.capture.selection import Selection
+from tests.contract.capture.captured_postgres import Database, told, wait_for
+from tests.contract.capture.lives import capture_of, running
+from tests.contract.capture.postgres.lives import Life, lived_here
+from tests.contract.capture.postgres.test_chunks import folded
+from tests.contract.capture.topics import committed
+
+pytestmark = pytest.mark.servers
+
+MADE = (
+    "CREATE TABLE t(id int PRIMARY KEY, v text)",
+    "INSERT INTO t SELECT i, 'old' FROM generate_series(1, 30) i",
+    "CREATE TABLE loose(x int)",
+    "ALTER TABLE loose REPLICA IDENTITY FULL",
+    "INSERT INTO loose VALUES (1), (1), (2)",
+)
+MADE_AGAIN = (
+    "INSERT INTO t VALUES (31, 'last of the old')",
+    "DROP TABLE t, loose",
+    "CREATE TABLE t(id int PRIMARY KEY, v text, w int)",
+    "INSERT INTO t SELECT i, 'new', 0 FROM generate_series(20, 40) i",
+    "CREATE TABLE loose(x int)",
+    "ALTER TABLE loose REPLICA IDENTITY FULL",
+    "INSERT INTO loose VALUES (7)",
+)
+RENAMED = (
+    "CREATE TABLE other(id int PRIMARY KEY, v text)",
+    "INSERT INTO other SELECT i, 'new' FROM generate_series(20, 40) i",
+    "ALTER TABLE t RENAME TO former",
+    "ALTER TABLE other RENAME TO t",
+)
+SWAPS = {"made again": MADE_AGAIN, "renamed": RENAMED}
+AFTERWARDS = ("INSERT INTO t VALUES (50, 'end')", "UPDATE t SET v = 'changed' WHERE id = 40", "DELETE FROM t WHERE id = 20")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for module, name, value in (
+        (vanished, "LOOK_SECONDS", 0.2),
+        (changes_module, "PASSED_SECONDS", 0.02),
+        (captures, "WAIT_SECONDS", 0.05),
+        (captures, "FIRST_PAUSE", 0.02),
+    ):
+        monkeypatch.setattr(module, name, value)
+    yield
+
+
+def chosen(database: Database) -> Selection:
+    return Selection(tables=[rf"{database.schema}\.(t|loose)"])
+
+
+def capture(broker, database: Database, **options):
+    selection = chosen(database)
+    source = database.source(selection.has)
+    return capture_of(database.schema, source, broker.bootstrap, selection, schema_changes=True, **options)
+
+
+def topic(broker, database: Database, table: str):
+    name = f"{database.schema}.{database.schema}.{table}"
+    return committed(broker.bootstrap, name).get(name, [])
+
+
+def bag(records) -> Counter:
+    """So many of each row, of a table without a key."""
+    rows: Counter = Counter()
+    for each in records:
+        if each.op == "t":
+            rows.clear()
+        else:
+            for row, count in ((each.value["before"], -1), (each.value["after"], 1)):
+                rows.update({row["x"]: count} if row is not None else {})
+    return +rows
+
+
+def is_told(broker, database: Database) -> bool:
+    rows = sorted(tuple(row.values()) for row in folded(topic(broker, database, "t")))
+    is_so = rows == sorted(database.ask("SELECT * FROM t"))
+    return is_so and bag(topic(broker, database, "loose")) == Counter(x for (x,) in database.ask("SELECT x FROM loose"))
+
+
+def schema_changes(broker, database: Database, table: str):
+    records = committed(broker.bootstrap, database.schema)[database.schema]
+    found = [each for record in records for each in record.value["tableChanges"]]
+    return [each["type"] for each in found if each["id"].endswith(f'."{table}"')]
+
+
+def swap(database: Database, statements) -> None:
+    with database.transaction():
+        database.run(*statements)
+
+
+@pytest.mark.parametrize("swapped", SWAPS)
+@pytest.mark.parametrize("mode", [Mode.INITIAL, Mode.INCREMENTAL])
+def test_another_table_of_the_same_name_is_read_and_the_topic_tells_it_alone(broker, database, swapped, mode):
+    database.run(*(MADE if mode is Mode.INITIAL else MADE[:2]))
+    statements = SWAPS[swapped]
+    if mode is Mode.INCREMENTAL:
+        database.run("CREATE TABLE loose(x int PRIMARY KEY)", "INSERT INTO loose VALUES (1), (2)")
+        statements = [each.replace("loose(x int)", "loose(x int PRIMARY KEY)") for each in statements]
+    with running(capture(broker, database, snapshot=mode, chunk=7)) as at_work:
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        swap(database, statements)
+        wait_for(lambda: "DROP" in schema_changes(broker, database, "t"))
+        database.run(*AFTERWARDS[:1])
+        wait_for(lambda: is_told(broker, database))
+        database.run(*AFTERWARDS[1:])
+        wait_for(lambda: is_told(broker, database))
+    assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
+    assert schema_changes(broker, database, "loose") == ["CREATE", "DROP", "CREATE"][: 3 if "made" in swapped else 1]
+
+
+@pytest.mark.parametrize("swapped", SWAPS)
+def test_it_is_noticed_also_if_the_capture_was_down(broker, database, swapped):
+    database.run(*MADE)
+    with running(capture(broker, database)) as at_work:
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+    swap(database, SWAPS[swapped])
+    database.run(*AFTERWARDS)
+    with running(capture(broker, database)):
+        wait_for(lambda: is_told(broker, database))
+    assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
+    values = [each.value["after"]["v"] for each in topic(broker, database, "t") if each.op == "c"]
+    # What happened to the old one until then is told, too.
+    assert ("last of the old" in values) == (swapped == "made again")
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_table_that_goes_and_comes_back_later_is_read_again(broker, database, is_down):
+    database.run(*MADE)
+    again = ("CREATE TABLE t(id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'new')")
+    with running(capture(broker, database)) as at_work:
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        database.run("DROP TABLE t")
+        wait_for(lambda: at_work.state.tables[f"{database.schema}.t"].state == "gone")
+        if not is_down:
+            database.run(*again)
+            wait_for(lambda: is_told(broker, database))
+    if is_down:
+        database.run(*again)
+        with running(capture(broker, database)):
+            wait_for(lambda: is_told(broker, database))
+    assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
+
+
+@pytest.mark.parametrize("step", ["capture.commit:before:4", "capture.commit:after:4"])
+def test_a_table_that_is_swapped_in_the_middle_of_its_snapshot_is_read_from_its_beginning(broker, database, step):
+    database.run(*MADE)
+    life = Life(database.server.url, database.schema, database.schema, broker.bootstrap, tables="(t|loose)")
+    assert lived_here(life, step)
+    swap(database, MADE_AGAIN)
+    assert not lived_here(life)
+    with running(capture(broker, database)):
+        wait_for(lambda: is_told(broker, database))
+
+
+def test_a_state_from_before_tables_had_numbers_is_taken_as_it_is(broker, database, monkeypatch):
+    database.run(*MADE)
+    with monkeypatch.context() as patch:
+        patch.setattr(captures, "remembered", lambda state, *_: state)
+        patch.setattr(captures, "TableState", lambda number=None: captures.State().table("none"))
+        with running(capture(broker, database)) as at_work:
+            wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        assert {each.number for each in at_work.state.tables.values()} == {None}
+    with running(capture(broker, database)) as at_work:
+        wait_for(at_work.is_streaming.is_set)
+        wait_for(lambda: all(each.number for each in at_work.state.tables.values()))
+        swap(database, MADE_AGAIN)
+        wait_for(lambda: is_told(broker, database))
+
+
+def test_a_publication_of_an_administrator_that_lacks_it_is_told(broker, database):
+    database.run(*MADE[:2])
+    name = f"runnel_{database.schema}_theirs"
+    database.run(f"CREATE PUBLICATION {name} FOR TABLE t")
+    selection = chosen(database)
+    source = database.source(selection.has, publication=name)
+    at_work = capture_of(database.schema, source, broker.bootstrap, selection)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(at_work.run)
+        try:
+            wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+            swap(database, RENAMED)
+            with pytest.raises(NotReady, match=rf'publication "{name}" does not have {database.schema}\.t'):
+                ended.result(timeout=120)
+        finally:
+            at_work.stop()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "VACUUM FULL t",
+        "TRUNCATE t",
+        "ALTER TABLE t ALTER v TYPE varchar(99) USING v || ''",
+        "DROP TABLE parts_1; CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1)",
+        "ALTER TABLE parts DETACH PARTITION parts_1; ALTER TABLE parts ATTACH PARTITION parts_1 FOR VALUES IN (1)",
+    ],
+)
+def test_a_table_that_is_rewritten_and_partitions_that_come_and_go_are_no_other_table(database, monkeypatch, statement):
+    database.run(
+        *MADE[:2],
+        "CREATE TABLE parts(id int PRIMARY KEY) PARTITION BY LIST (id)",
+        "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1)",
+    )
+    source = database.source()
+    changes = source.changes(source.prepare())
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 0.0)
+    database.run(*statement.split("; "), "INSERT INTO parts VALUES (1)", "INSERT INTO t VALUES (99, 'end')")
+    events = []
+    wait_for(lambda: events.extend(changes.read(0.1)) or len([each for each in told(events) if each[0] == "c"]) == 2)
+    events.extend(event for _ in range(3) for event in changes.read(0.1))
+    changes.close()
+    assert not [event for event in events if isinstance(event, Gone)]
+    assert {event.table.number for event in events if isinstance(event, Redefined)} <= set(source.numbers().values())
