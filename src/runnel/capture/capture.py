@@ -272,7 +272,7 @@ class Capture:
     # --- the stream
 
     def _stream(self) -> None:
-        self._keep(remembered(self.state, self._source))
+        self._keep(remembered(self.state, self._source, self._envelope))
         position = self.state.position
         assert position is not None  # it was written when the capture began
         changes = self._source.changes(position)

@@ -32,8 +32,10 @@ class Numbering(Protocol):
     def numbers(self) -> Mapping[TableId, int]:
         """Of all tables that are there, chosen or not."""
 
-    def remember(self, tables: Mapping[TableId, int | None]) -> None:
-        """Of these was told until now, for the changes that are opened next. None: whatever has the name."""
+    def remember(self, tables: Mapping[TableId, int | None], *, describe: bool) -> None:
+        """Of these was told until now, for the changes that are opened next. None: whatever has the name. `describe`
+        asks the changes to say what they are like, too: columns that are others than before are not in the log.
+        """
 
 
 class Mode(Enum):
@@ -105,7 +107,7 @@ def with_tables_of(events: Sequence[Event], state: State, position: Position, aw
     return state
 
 
-def remembered(state: State, source: Source) -> State:
+def remembered(state: State, source: Source, envelope: Envelope) -> State:
     """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
     what is there under their names is taken for them. The source is told what to look for.
     """
@@ -117,7 +119,7 @@ def remembered(state: State, source: Source) -> State:
         if told.number is None and name in ids:
             state = state.with_table(name, replace(told, number=numbers[ids[name]]))
     known = {ids.get(name) or TableId(*name.split(".", 1)): told.number for name, told in state.tables.items()}
-    source.remember(known)
+    source.remember(known, describe=envelope.schema_changes is not None)
     return state
 
 

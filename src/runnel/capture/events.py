@@ -73,10 +73,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Redefined:
-    """A table's columns are others from here on."""
+    """A table's columns are others from here on; between transactions, they may be as they were told last. `source` is
+    as that of a change, where no change is behind it.
+    """
 
     table: Table
     micros: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from runnel.capture.envelope import Block, Envelope, no_block
+from runnel.capture.envelope import STREAMING, Block, Envelope, no_block
 from runnel.capture.events import (
     Began,
     Came,
@@ -67,7 +67,7 @@ class Stream:
                 case Passed():
                     self._pass(event)
                 case Redefined():
-                    self._captured.add(str(event.table.id))
+                    self._redefine(event, out, now)
                 case Gone() | Came():
                     self._forget(event, out if self._told >= self._skip else Outgoing(is_kept=False), now)
                 case Unchosen():
@@ -85,6 +85,11 @@ class Stream:
         if event.at is not None:
             self._at = event.at
         self._begun = event if self._has_transactions and not self._skip else None
+
+    def _redefine(self, event: Redefined, out: Outgoing, now: int) -> None:
+        self._captured.add(str(event.table.id))
+        if self._id is None:  # inside of a transaction, a change of it follows
+            self._envelope.introduce(event.table, event.micros, event.source, out, now, STREAMING)
 
     def _pass(self, event: Passed) -> None:
         self._at, self._index = event.at, 0

@@ -71,8 +71,8 @@ class Numbers(NoSource):
     def numbers(self):
         return self._numbers
 
-    def remember(self, tables):
-        self.remembered = tables
+    def remember(self, tables, *, describe):
+        self.remembered, self.describe = tables, describe
 
 
 def state_of(**tables):
@@ -89,16 +89,17 @@ def test_a_table_that_is_not_there_stays_until_the_changes_tell_that_it_is_gone(
 def test_tables_without_a_number_get_that_of_what_has_their_name():
     state = state_of(customers=TableState("complete"), loose=TableState("complete", number=5), gone=TableState())
     source = Numbers({CUSTOMERS.id: 1, LOOSE.id: 6})
-    found = remembered(state, source)
+    found = remembered(state, source, Envelope("p", NoSource(), Selection(), schema_changes=True))
     assert {name: told.number for name, told in found.tables.items()} == {
         "public.customers": 1, "public.loose": 5, "public.gone": None
     }  # fmt: skip
     assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: 5, TableId("public", "gone"): None}
+    assert source.describe
 
 
 def test_a_source_whose_log_tells_what_is_gone_has_no_numbers():
     state = state_of(customers=TableState("complete"))
-    assert remembered(state, NoSource()) is state
+    assert remembered(state, NoSource(), Envelope("p", NoSource(), Selection())) is state
 
 
 class Snapshot:

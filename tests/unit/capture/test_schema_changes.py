@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidChoice
-from runnel.capture.events import Began, Change, Ended, Gone, Position, Truncated
+from runnel.capture.events import Began, Change, Ended, Gone, Passed, Position, Redefined, Truncated
 from runnel.capture.forms import DATE, STRING, Decimals, decimal, enumeration
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Masked, Selection
@@ -116,6 +116,16 @@ def test_a_table_that_is_gone_is_told_of_once_and_may_come_back():
     stream.tell([Began("7", 0), gone, create(), gone, gone, create(WIDER), Ended("7", {"at": 7}, 0)], out, 0)
     assert [kind for kind, _ in kinds(out)] == ["CREATE", "DROP", "CREATE"]
     assert told(out)[1]["tableChanges"][0]["table"] is None
+
+
+def test_columns_that_became_others_are_told_between_transactions_without_a_row():
+    before, out = Outgoing(), Outgoing()
+    envelope().change(create(), before, 0)
+    stream = Stream(recalled(before), Position({"at": 6}), transactions=False)
+    same, wider = (Redefined(table, 5_000, '"lsn":8') for table in (CUSTOMERS, WIDER))
+    stream.tell([Passed({"at": 7}), same, wider, wider], out, 0)
+    assert kinds(out) == [("ALTER", ID)]
+    assert (told(out)[0]["source"]["lsn"], told(out)[0]["source"]["snapshot"]) == (8, "false")
 
 
 @pytest.mark.parametrize("index", range(4))

@@ -25,6 +25,7 @@ __all__ = [
     "SlotInUse",
     "SlotWaits",
     "SnapshotOutdated",
+    "TableReplaced",
 ]
 
 

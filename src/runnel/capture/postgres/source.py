@@ -90,6 +90,7 @@ class PostgresSource:
         self._reading: Messages | None = None  # the replication, or what stands before it
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
         self._remembered: Mapping[TableId, int | None] = {}
+        self._is_to_describe = False
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -123,8 +124,8 @@ class PostgresSource:
         with self._connected() as connection:
             return {table.id: table.oid for table in catalog.tables(connection)}
 
-    def remember(self, tables: Mapping[TableId, int | None]) -> None:
-        self._remembered = tables
+    def remember(self, tables: Mapping[TableId, int | None], *, describe: bool) -> None:
+        self._remembered, self._is_to_describe = tables, describe
 
     def changes(self, after: Position, until: Position | None = None) -> Changes:
         """Those that were read before end here: a slot has one reader."""
@@ -148,8 +149,12 @@ class PostgresSource:
             self._marks,
         )
         if until is None:
-            known = {**numbers, **self._remembered}
-            return WatchedChanges(changes, self._look, self._shown, known, after, self._address.shown)
+            watched = WatchedChanges(
+                changes, self._look, self._shown, {**numbers, **self._remembered}, after, self._address.shown
+            )
+            if self._is_to_describe:
+                watched.describe(self._remembered)
+            return watched
         snapshot = self._snapshot
         if snapshot is None or snapshot.position != until:
             return changes

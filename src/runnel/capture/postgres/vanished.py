@@ -1,15 +1,16 @@
-"""Changes with word of tables that are gone, and of those whose name another one has.
+"""Changes with word of tables that are gone, of those whose name another one has, and of those that are altered.
 
-The log says nothing when a table is dropped, renamed or made again. So the catalog is asked when the changes are opened,
-and now and then. What it says holds from the place on where the log ended then: when that place is passed, it is told. A
-table is told from another one of the same name by its number. The other one begins with nothing: that is told, too, and
-there the changes end. When they are opened again, it has been seen to that it is published and read.
+The log says nothing when a table is dropped, renamed or made again, and tells other columns with the next row only. So
+the catalog is asked when the changes are opened, and now and then. What it says holds from the place on where the log
+ended then: when that place is passed, it is told. A table is told from another one of the same name by its number. The
+other one begins with nothing: that is told, too, and there the changes end. When they are opened again, the
+other one is published and read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -30,10 +31,11 @@ class Catalog(NamedTuple):
 
 
 class Found(Enum):
-    """What the catalog shows of a table that is known."""
+    """What the catalog shows of a table that is known. Of one that is there, what it is like is to be told."""
 
     GONE = "gone"
     REPLACED = "replaced"
+    THERE = "there"
 
 
 class Noticed(NamedTuple):
@@ -41,11 +43,12 @@ class Noticed(NamedTuple):
     found: Found
     lsn: int
     micros: int
+    described: Table | None = None  # what one is like that is there
 
 
 class WatchedChanges:
-    """`look` asks the catalog, `describe` gives a table as it is now, or None if it is gone. `known` are the tables that
-    were told of by their numbers; None: whatever has the name. `database` is for people.
+    """`look` asks the catalog, `describe` gives a table as it is now, or None if it is gone. `known` are the tables
+    that were told of, by their numbers; None: whatever has the name. `database` is for people.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class WatchedChanges:
         self._place = None if after.index else int(after.at["lsn"])  # None: inside of a transaction
         self._noticed: list[Noticed] = []
         self._replaced: TableId | None = None
-        self._see()
+        shown = self._see()
+        self._opened = shown.lsn, shown.micros
 
     def read(self, seconds: float) -> Sequence[Event]:
         if self._replaced is not None:
@@ -75,6 +79,14 @@ class WatchedChanges:
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._see()
         return self._told(events, place) if self._noticed else events
+
+    def describe(self, tables: Iterable[TableId]) -> None:
+        """Say what these are like when the log is past where it ended when it was opened."""
+        changed = {noticed.table for noticed in self._noticed}
+        for table in sorted(set(tables) - changed):
+            shown = self._describe(table)
+            if shown is not None and shown.number == self._known[table]:
+                self._noticed.append(Noticed(table, Found.THERE, *self._opened, shown))
 
     def close(self) -> None:
         self._changes.close()
@@ -92,7 +104,7 @@ class WatchedChanges:
             elif isinstance(event, (Ended, Passed)):
                 self._place = int(event.at["lsn"])
 
-    def _see(self) -> None:
+    def _see(self) -> Catalog:
         shown = self._look()
         self._looked = time.monotonic()
         for table, number in sorted(self._known.items(), key=lambda each: each[0]):
@@ -103,6 +115,7 @@ class WatchedChanges:
             if number != found:
                 kind = Found.GONE if found == NOT_THERE else Found.REPLACED
                 self._noticed.append(Noticed(table, kind, shown.lsn, shown.micros))
+        return shown
 
     def _told(self, events: Sequence[Event], place: int | None) -> list[Event]:
         told = self._due(place)
@@ -122,13 +135,14 @@ class WatchedChanges:
         return told
 
     def _events_of(self, noticed: Noticed) -> list[Event]:
-        events: list[Event] = [Gone(noticed.table, noticed.micros)]
-        if noticed.found is Found.REPLACED:
-            self._replaced = noticed.table
-            table = self._describe(noticed.table)
-            if table is not None:
-                events.append(Truncated(table, source_at(noticed.lsn), noticed.micros))
-        return events
+        if noticed.found is Found.GONE:
+            return [Gone(noticed.table, noticed.micros)]
+        source = source_at(noticed.lsn)
+        if noticed.described is not None:
+            return [Redefined(noticed.described, noticed.micros, source)]
+        self._replaced = noticed.table
+        gone, other = Gone(noticed.table, noticed.micros), self._describe(noticed.table)
+        return [gone] if other is None else [gone, Truncated(other, source, noticed.micros)]
 
 
 def source_at(lsn: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +16,7 @@ from runnel.capture.postgres.errors import NotReady
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, told, wait_for
 from tests.contract.capture.lives import capture_of, running
-from tests.contract.capture.postgres.lives import Life, lived_here
+from tests.contract.capture.postgres.lives import Life, end_of_log, has_come_to, lived_here
 from tests.contract.capture.postgres.test_chunks import folded
 from tests.contract.capture.topics import committed
 
@@ -46,19 +45,23 @@ RENAMED = (
     "ALTER TABLE other RENAME TO t",
 )
 SWAPS = {"made again": MADE_AGAIN, "renamed": RENAMED}
-AFTERWARDS = ("INSERT INTO t VALUES (50, 'end')", "UPDATE t SET v = 'changed' WHERE id = 40", "DELETE FROM t WHERE id = 20")
+AFTERWARDS = (
+    "INSERT INTO t VALUES (50, 'end')",
+    "UPDATE t SET v = 'changed' WHERE id = 40",
+    "DELETE FROM t WHERE id = 20",
+)
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (vanished, "LOOK_SECONDS", 0.2),
+        (vanished, "LOOK_SECONDS", 0.05),
         (changes_module, "PASSED_SECONDS", 0.02),
         (captures, "WAIT_SECONDS", 0.05),
         (captures, "FIRST_PAUSE", 0.02),
+        (captures, "IDLE_MICROS", 0),
     ):
         monkeypatch.setattr(module, name, value)
-    yield
 
 
 def chosen(database: Database) -> Selection:
@@ -88,10 +91,23 @@ def bag(records) -> Counter:
     return +rows
 
 
-def is_told(broker, database: Database) -> bool:
+def settle(at_work, database: Database) -> None:
+    """Until the tables that are there are read, and all is told."""
+    there = "FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relname IN ('t', 'loose')"
+    numbers = {f"{database.schema}.{name}": int(oid) for name, oid in database.ask(f"SELECT relname, oid {there}")}
+    end = end_of_log(database.server.url)
+
+    def is_settled() -> bool:
+        found = {name: each.number for name, each in at_work.state.tables.items() if each.state != "gone"}
+        return found == numbers and at_work.state.is_complete and has_come_to(at_work, end)
+
+    wait_for(is_settled)
+
+
+def check(broker, database: Database) -> None:
     rows = sorted(tuple(row.values()) for row in folded(topic(broker, database, "t")))
-    is_so = rows == sorted(database.ask("SELECT * FROM t"))
-    return is_so and bag(topic(broker, database, "loose")) == Counter(x for (x,) in database.ask("SELECT x FROM loose"))
+    assert rows == sorted(database.ask("SELECT * FROM t"))
+    assert bag(topic(broker, database, "loose")) == Counter(x for (x,) in database.ask("SELECT x FROM loose"))
 
 
 def schema_changes(broker, database: Database, table: str):
@@ -100,13 +116,24 @@ def schema_changes(broker, database: Database, table: str):
     return [each["type"] for each in found if each["id"].endswith(f'."{table}"')]
 
 
+def all_changes(broker, database: Database):
+    return {table: schema_changes(broker, database, table) for table in ("t", "loose")}
+
+
 def swap(database: Database, statements) -> None:
     with database.transaction():
         database.run(*statements)
 
 
-@pytest.mark.parametrize("swapped", SWAPS)
-@pytest.mark.parametrize("mode", [Mode.INITIAL, Mode.INCREMENTAL])
+@pytest.mark.parametrize(
+    ("mode", "swapped"),
+    [
+        (Mode.INITIAL, "made again"),
+        pytest.param(Mode.INCREMENTAL, "renamed", marks=pytest.mark.soak),
+        pytest.param(Mode.INITIAL, "renamed", marks=pytest.mark.soak),
+        pytest.param(Mode.INCREMENTAL, "made again", marks=pytest.mark.soak),
+    ],
+)
 def test_another_table_of_the_same_name_is_read_and_the_topic_tells_it_alone(broker, database, swapped, mode):
     database.run(*(MADE if mode is Mode.INITIAL else MADE[:2]))
     statements = SWAPS[swapped]
@@ -114,50 +141,53 @@ def test_another_table_of_the_same_name_is_read_and_the_topic_tells_it_alone(bro
         database.run("CREATE TABLE loose(x int PRIMARY KEY)", "INSERT INTO loose VALUES (1), (2)")
         statements = [each.replace("loose(x int)", "loose(x int PRIMARY KEY)") for each in statements]
     with running(capture(broker, database, snapshot=mode, chunk=7)) as at_work:
-        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        settle(at_work, database)
         swap(database, statements)
-        wait_for(lambda: "DROP" in schema_changes(broker, database, "t"))
-        database.run(*AFTERWARDS[:1])
-        wait_for(lambda: is_told(broker, database))
-        database.run(*AFTERWARDS[1:])
-        wait_for(lambda: is_told(broker, database))
+        settle(at_work, database)
+        database.run(*AFTERWARDS)
+        settle(at_work, database)
+    check(broker, database)
     assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
     assert schema_changes(broker, database, "loose") == ["CREATE", "DROP", "CREATE"][: 3 if "made" in swapped else 1]
 
 
-@pytest.mark.parametrize("swapped", SWAPS)
+@pytest.mark.parametrize("swapped", ["made again", pytest.param("renamed", marks=pytest.mark.soak)])
 def test_it_is_noticed_also_if_the_capture_was_down(broker, database, swapped):
     database.run(*MADE)
     with running(capture(broker, database)) as at_work:
-        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        settle(at_work, database)
     swap(database, SWAPS[swapped])
     database.run(*AFTERWARDS)
-    with running(capture(broker, database)):
-        wait_for(lambda: is_told(broker, database))
+    with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+    check(broker, database)
     assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
     values = [each.value["after"]["v"] for each in topic(broker, database, "t") if each.op == "c"]
     # What happened to the old one until then is told, too.
     assert ("last of the old" in values) == (swapped == "made again")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("is_down", [False, True])
 def test_a_table_that_goes_and_comes_back_later_is_read_again(broker, database, is_down):
     database.run(*MADE)
     again = ("CREATE TABLE t(id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'new')")
     with running(capture(broker, database)) as at_work:
-        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        settle(at_work, database)
         database.run("DROP TABLE t")
         wait_for(lambda: at_work.state.tables[f"{database.schema}.t"].state == "gone")
         if not is_down:
             database.run(*again)
-            wait_for(lambda: is_told(broker, database))
+            settle(at_work, database)
     if is_down:
         database.run(*again)
-        with running(capture(broker, database)):
-            wait_for(lambda: is_told(broker, database))
+        with running(capture(broker, database)) as at_work:
+            settle(at_work, database)
+    check(broker, database)
     assert schema_changes(broker, database, "t") == ["CREATE", "DROP", "CREATE"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("step", ["capture.commit:before:4", "capture.commit:after:4"])
 def test_a_table_that_is_swapped_in_the_middle_of_its_snapshot_is_read_from_its_beginning(broker, database, step):
     database.run(*MADE)
@@ -165,10 +195,12 @@ def test_a_table_that_is_swapped_in_the_middle_of_its_snapshot_is_read_from_its_
     assert lived_here(life, step)
     swap(database, MADE_AGAIN)
     assert not lived_here(life)
-    with running(capture(broker, database)):
-        wait_for(lambda: is_told(broker, database))
+    with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+    check(broker, database)
 
 
+@pytest.mark.soak
 def test_a_state_from_before_tables_had_numbers_is_taken_as_it_is(broker, database, monkeypatch):
     database.run(*MADE)
     with monkeypatch.context() as patch:
@@ -178,10 +210,10 @@ def test_a_state_from_before_tables_had_numbers_is_taken_as_it_is(broker, databa
             wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
         assert {each.number for each in at_work.state.tables.values()} == {None}
     with running(capture(broker, database)) as at_work:
-        wait_for(at_work.is_streaming.is_set)
-        wait_for(lambda: all(each.number for each in at_work.state.tables.values()))
+        settle(at_work, database)
         swap(database, MADE_AGAIN)
-        wait_for(lambda: is_told(broker, database))
+        settle(at_work, database)
+    check(broker, database)
 
 
 def test_a_publication_of_an_administrator_that_lacks_it_is_told(broker, database):
@@ -228,3 +260,23 @@ def test_a_table_that_is_rewritten_and_partitions_that_come_and_go_are_no_other_
     changes.close()
     assert not [event for event in events if isinstance(event, Gone)]
     assert {event.table.number for event in events if isinstance(event, Redefined)} <= set(source.numbers().values())
+
+
+def test_what_happened_to_tables_while_the_capture_was_down_is_told_though_no_row_comes(broker, database):
+    database.run(*MADE)
+    for statements, expected in (
+        ((), {"t": ["CREATE"], "loose": ["CREATE"]}),
+        (
+            ("ALTER TABLE t ADD COLUMN w int", "DROP TABLE loose"),
+            {"t": ["CREATE", "ALTER"], "loose": ["CREATE", "DROP"]},
+        ),
+        ((), {"t": ["CREATE", "ALTER"], "loose": ["CREATE", "DROP"]}),
+    ):
+        database.run(*statements)
+        with running(capture(broker, database)) as at_work:
+            wait_for(at_work.is_streaming.is_set)
+            end = end_of_log(database.server.url)
+            wait_for(lambda end=end, at_work=at_work: has_come_to(at_work, end))
+            wait_for(lambda expected=expected: all_changes(broker, database) == expected)
+    states = {name.removeprefix(f"{database.schema}."): each.state for name, each in at_work.state.tables.items()}
+    assert states == {"t": "complete", "loose": "gone"}

@@ -31,7 +31,8 @@ def place(lsn):
 
 
 def described(table):
-    return Table(table, (), (), 9)
+    """As if it were made again a moment ago, but for the first."""
+    return Table(table, (), (), 1 if table == A else 9)
 
 
 def watched(readings, looks, known, *, lsn=0, index=0):
@@ -74,7 +75,7 @@ def test_another_table_of_the_same_name_begins_empty_and_there_the_changes_end()
     events = [Began("1", 0), Ended("1", place(12), 0), Began("2", 0), Ended("2", place(13), 0)]
     changes = watched([events], [Catalog({A: 1, B: 2}, 5, 6), Catalog({A: 1, B: 9}, 12, 7)], {A: 1, B: 2})
     assert changes.read(0) == [*events[:2], Gone(B, 7), Truncated(described(B), source_at(12), 7)]
-    with pytest.raises(TableReplaced, match='table "public.b" of shop is another one than before'):
+    with pytest.raises(TableReplaced, match=r'table "public\.b" of shop is another one than before'):
         changes.read(0)
 
 
@@ -89,6 +90,23 @@ def test_a_number_that_is_not_known_is_taken_from_the_catalog():
     looks = [Catalog({A: 1}, 0, 1), Catalog({A: 2}, 5, 2)]
     changes = watched([[Passed(place(5))]], looks, {A: None})
     assert changes.read(0) == [Passed(place(5)), Gone(A, 2), Truncated(described(A), source_at(5), 2)]
+
+
+def test_what_tables_are_like_is_told_where_the_log_ended_when_it_was_opened():
+    looks = [Catalog({A: 1, B: 2}, 5, 7), Catalog({A: 1, B: 2}, 9, 8)]
+    changes = watched([[Passed(place(4))], [Passed(place(5))], [Passed(place(9))]], looks, {A: 1, B: 2, C: 3})
+    changes.describe([A, B, C])
+    assert [changes.read(0) for _ in range(3)] == [
+        [Passed(place(4))],
+        [Passed(place(5)), Gone(C, 7), Redefined(described(A), 7, source_at(5))],
+        [Passed(place(9))],
+    ]
+
+
+def test_another_table_of_the_same_name_is_not_told_as_if_it_were_the_old_one():
+    changes = watched([[Passed(place(5))]], [Catalog({B: 9}, 5, 7)], {B: 2})
+    changes.describe([B])
+    assert changes.read(0) == [Passed(place(5)), Gone(B, 7), Truncated(described(B), source_at(5), 7)]
 
 
 def test_the_catalog_is_asked_at_first_and_now_and_then(monkeypatch):
