@@ -188,7 +188,11 @@ def variable_decimal(mode: Decimals) -> Form:
     name = "io.debezium.data.VariableScaleDecimal"
     doc = "Variable scaled decimal"
     schema = {"type": "struct", "fields": fields, "name": name, "version": 1, "doc": doc}
-    return Form(schema, _with_its_scale, f'{{"scale":0,"value":{unscaled(0)}}}', "null")
+    return Form(schema, _with_its_scale, _scaled(unscaled(0)), _scaled(base64(PLACEHOLDER_BYTES)))
+
+
+def _scaled(value: str) -> str:
+    return f'{{"scale":0,"value":{value}}}'
 
 
 def _with_its_scale(value: Decimal | str) -> str:

@@ -90,3 +90,6 @@ def test_what_is_not_known_has_debeziums_mark():
     assert STRING.unavailable == '"__debezium_unavailable_value"'
     assert b64decode(json.loads(BYTES.unavailable)) == b"__debezium_unavailable_value"
     assert array(STRING).unavailable == '["__debezium_unavailable_value"]'
+    number = json.loads(variable_decimal(Decimals.PRECISE).unavailable)
+    assert (number["scale"], b64decode(number["value"])) == (0, b"__debezium_unavailable_value")
+    assert json.loads(array(variable_decimal(Decimals.PRECISE)).unavailable) == [number]

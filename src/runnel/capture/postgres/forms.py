@@ -293,8 +293,11 @@ def _hstore(modes: Modes, _: int) -> Form:
 
 def _point_json(text: str) -> str:
     x, y = texts.point(text)
-    shape = pack("<BIdd", 1, 1, float(x), float(y))
-    return f'{{"x":{_floating(x)},"y":{_floating(y)},"wkb":{forms.base64(shape)},"srid":null}}'
+    return _point_of(_floating(x), _floating(y), pack("<BIdd", 1, 1, float(x), float(y)))
+
+
+def _point_of(x: str, y: str, shape: bytes) -> str:
+    return f'{{"x":{x},"y":{y},"wkb":{forms.base64(shape)},"srid":null}}'
 
 
 _POINT_SCHEMA: Final = {
@@ -309,7 +312,7 @@ _POINT_SCHEMA: Final = {
     "version": 1,
     "doc": "Geometry (POINT)",
 }
-POINT: Final = Form(_POINT_SCHEMA, _point_json, _point_json("(0,0)"), "null")
+POINT: Final = Form(_POINT_SCHEMA, _point_json, _point_json("(0,0)"), _point_of("0.0", "0.0", forms.PLACEHOLDER_BYTES))
 
 
 def _array(items: Form, delimiter: str) -> Form:

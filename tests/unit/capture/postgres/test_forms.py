@@ -14,7 +14,8 @@ from runnel.capture.postgres.forms import Forms, Hstores, Intervals, Modes, Time
 NUMBERS = {
     name: number
     for number, name in enumerate(
-        ("numeric", "money", "bytea", "time", "timestamp", "date", "interval", "hstore", "int4", "box"), start=1
+        ("numeric", "money", "bytea", "time", "timestamp", "date", "interval", "hstore", "int4", "box", "point"),
+        start=1,
     )
 }
 MODIFIER_10_2 = (10 << 16 | 2) + 4
@@ -42,6 +43,15 @@ def written(name: str, text: str, modes: Modes, modifier: int = -1):
 def test_numbers_as_text_or_as_floats(text, string, double, modifier):
     assert written("numeric", text, Modes(decimals=Decimals.STRING), modifier) == string
     assert written("numeric", text, Modes(decimals=Decimals.DOUBLE), modifier) == double
+
+
+@pytest.mark.parametrize("mode", Decimals)
+@pytest.mark.parametrize("name", ["numeric", "point"])
+def test_what_was_not_told_is_no_null_and_has_the_form_of_its_column(name, mode):
+    found = form(name, Modes(decimals=mode))
+    told, sample = json.loads(found.unavailable), json.loads(found.write("1.5" if name == "numeric" else "(1,2)"))
+    assert told is not None
+    assert found.schema["type"] != "struct" or told.keys() == sample.keys()
 
 
 def test_money_in_every_mode():

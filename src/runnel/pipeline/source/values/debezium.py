@@ -95,7 +95,7 @@ class DebeziumParser:
         self._keyed = keyed
         row = [each for each in schema if each.name not in ENVELOPE]
         self._row = [each for each in row if each.name in asked] or row[:1]
-        self._marks = MARKS if any(_has_bytes(each.type) for each in self._row) else MARKS[:1]
+        self._marks = MARKS if any(_may_have_bytes(each.type) for each in self._row) else MARKS[:1]
         self._forms = declared_forms(format, [each.name for each in row])
         self._fields = self._envelope()
         self._plain = self._reading(self._forms)
@@ -290,8 +290,11 @@ def _times(source: pa.StructArray) -> pa.Array:
     return pc.coalesce(microseconds, pc.multiply(milliseconds, pa.scalar(1_000, pa.int64()))).view(TIMESTAMP)
 
 
-def _has_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or any(_has_bytes(kind.field(n).type) for n in range(kind.num_fields))
+def _may_have_bytes(kind: pa.DataType) -> bool:
+    """Whether values of it may be written as bytes, or as an object with bytes in it that are not read."""
+    if pa.types.is_binary(kind) or pa.types.is_decimal(kind) or pa.types.is_struct(kind):
+        return True
+    return any(_may_have_bytes(kind.field(n).type) for n in range(kind.num_fields))
 
 
 def _having(values: pa.Array, texts: Sequence[str]) -> Mask:

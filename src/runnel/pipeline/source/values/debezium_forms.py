@@ -11,6 +11,7 @@ A number that is no whole one of its unit is cut to microseconds. All else is as
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +74,13 @@ class ColumnForm(Dialect):
             return is_bytes or value == placeholder
         if type(value) is list and pa.types.is_list(kind):
             return len(value) == 1 and self.is_hole(value[0], kind.value_type, placeholder)
-        return type(value) is dict and pa.types.is_map(kind) and list(value) == [placeholder]
+        if type(value) is not dict:
+            return False
+        if pa.types.is_map(kind):
+            return list(value) == [placeholder]
+        # An object has it in its bytes: a number with a scale of its own, a point.
+        mark = base64.b64encode(placeholder.encode()).decode()
+        return mark in (value.get("value"), value.get("wkb"))
 
     def _bytes(self, text: str) -> bytes | None:
         if self.binary == "hex":

@@ -118,16 +118,29 @@ def test_what_the_database_did_not_tell_is_a_hole_and_no_value():
         "tags": [HOLE],
         "numbers": [HOLE],
         "about": {HOLE: HOLE},
+        "weight": {"scale": 0, "value": blob},
+        "weights": [{"scale": 0, "value": blob}],
+        "places": [{"x": 0.0, "y": 0.0, "wkb": blob, "srid": None}],
     }
     columns = (
         "id bigint, name string not null, data binary, total decimal(9,2), tags array<string>, numbers array<int>, "
-        "about map<string,string>"
+        "about map<string,string>, weight decimal(9,2), weights array<decimal(9,2)>, "
+        "places array<struct<x:double,y:double>>"
     )
     found = parsed([event("u", None, after)], Debezium(columns))
-    names = ["about", "data", "name", "numbers", "tags", "total"]
+    names = ["about", "data", "name", "numbers", "places", "tags", "total", "weight", "weights"]
     assert rows(found)[0]["_unavailable"] == names
     assert all(rows(found)[0][name] is None for name in names)
     assert dict(parsed([event("u", None, after)], Debezium(columns), keyed=True).holes) == {0: frozenset(names)}
+
+
+def test_a_number_with_a_scale_of_its_own_is_a_hole_if_it_has_the_placeholders_bytes_alone():
+    blob = base64.b64encode(HOLE.encode()).decode()
+    hole, number = (event("u", None, {"id": 1, "total": {"scale": 1, "value": each}}) for each in (blob, "Dw=="))
+    columns = Debezium("id bigint, total decimal(9,2)")
+    assert dict(parsed([hole], columns, keyed=True).holes) == {0: frozenset({"total"})}
+    found = parsed([number], columns, keyed=True)
+    assert (rows(found), dict(found.holes)) == ([{"id": 1, "total": Decimal("1.50")}], {})
 
 
 def test_text_that_only_mentions_the_placeholder_is_text():
