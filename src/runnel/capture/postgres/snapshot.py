@@ -6,6 +6,7 @@ go of: what is behind the place is kept by the capture's own slot. Rows come thr
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,7 @@ class PostgresSnapshot:
         self._address = address
         self._connection = connection
         self._readable = {each.table.id: each for each in readable}
+        self._cursors = itertools.count(1)
         self.position = position
         self.micros = micros
         lsn = position.at["lsn"]
@@ -58,15 +60,15 @@ class PostgresSnapshot:
         return self._readable[table.id].rows
 
     def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
-        readable = self._readable[table.id]
+        readable, name = self._readable[table.id], f"rows_{next(self._cursors)}"  # one that was left open is in no way
         with self._address.telling(), self._noticing(readable.found):
-            self._connection.execute(f"DECLARE rows NO SCROLL CURSOR FOR {query_of(readable, after)}".encode())
+            self._connection.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query_of(readable, after)}".encode())
             self._check_files(readable.found)  # now that nobody can change them any more
         try:
-            yield from self._pieces()
+            yield from self._pieces(name)
         finally:
             if not self._connection.closed and self._connection.info.transaction_status.name == "INTRANS":
-                self._connection.execute("CLOSE rows")
+                self._connection.execute(f"CLOSE {name}".encode())
 
     def row(self, table: Table, row: Row) -> Mapping[str, Any] | None:
         """The row with the key of this one; None if there is none. By the names of the columns that are as in `table`,
@@ -102,25 +104,25 @@ class PostgresSnapshot:
         if changed:
             raise SnapshotOutdated(self._address.shown, str(found.id))
 
-    def _pieces(self) -> Iterator[Sequence[Row]]:
+    def _pieces(self, cursor: str) -> Iterator[Sequence[Row]]:
         """The next one is fetched while somebody writes the last."""
         count = FEWEST
         with ThreadPoolExecutor(1, "runnel-capture-rows") as ahead:
-            coming = ahead.submit(self._fetch, count)
+            coming = ahead.submit(self._fetch, cursor, count)
             while True:
                 piece = coming.result()
                 is_end = len(piece) < count
                 if not is_end:
                     count = next_count(piece)
-                    coming = ahead.submit(self._fetch, count)
+                    coming = ahead.submit(self._fetch, cursor, count)
                 if piece:
                     yield piece
                 if is_end:
                     return
 
-    def _fetch(self, count: int) -> Sequence[Row]:
+    def _fetch(self, cursor: str, count: int) -> Sequence[Row]:
         with self._address.telling():
-            return self._connection.execute(f"FETCH FORWARD {count} FROM rows".encode()).fetchall()
+            return self._connection.execute(f"FETCH FORWARD {count} FROM {cursor}".encode()).fetchall()
 
 
 @contextmanager

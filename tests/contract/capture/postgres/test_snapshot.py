@@ -155,6 +155,19 @@ def test_reading_can_stop_in_the_middle_and_go_on_with_another_table(database: D
         assert len(rows_of(snapshot)) == 100
 
 
+def test_a_table_can_be_read_again_while_an_earlier_reading_of_it_is_left_open(database: Database):
+    """Parts of a transaction of the cluster that was lost are made again, whoever holds the first ones."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 100)")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        first = snapshot.rows(table)
+        assert next(first)[0] == ("1",)
+        assert len(rows_of(snapshot)) == 100
+        assert next(first)[0] == ("17",)
+
+
 def test_a_table_without_a_key_is_read(database: Database):
     database.run(
         "CREATE TABLE t(v text)", "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES ('a'), ('a'), (NULL)"
