@@ -239,9 +239,13 @@ def stopped(told: TableState) -> TableState:
 
 
 def key_columns(table: Table) -> tuple[str, ...]:
-    """The columns of its key with their types: what an order by the key depends on."""
+    """The columns of its key with their types, the database's own where they are known: what an order by the key, and
+    the reading of its values, depends on.
+    """
     columns = [table.columns[place] for place in table.key]
-    return tuple(f"{each.name} {each.form.schema.get('name') or each.form.schema['type']}" for each in columns)
+    return tuple(
+        f"{each.name} {each.type or each.form.schema.get('name') or each.form.schema['type']}" for each in columns
+    )
 
 
 def _shape(table: Table) -> object:

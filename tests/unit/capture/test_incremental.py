@@ -379,3 +379,9 @@ def test_when_too_much_is_noted_all_begins_anew(monkeypatch):
     assert life.told == []
     life.mark(life.ask())
     assert life.told == [1, 2, 3, 4]
+
+
+def test_the_columns_of_a_key_have_the_databases_own_types_where_those_are_known():
+    columns = (replace(CUSTOMERS.columns[0], type="int4"), *CUSTOMERS.columns[1:])
+    assert key_columns(CUSTOMERS) == ("id int32",)
+    assert key_columns(replace(CUSTOMERS, columns=columns)) == ("id int4",)

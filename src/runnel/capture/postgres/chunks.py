@@ -18,6 +18,7 @@ import psycopg
 from psycopg.types.string import StrDumper
 
 from runnel.capture.errors import InvalidFilter
+from runnel.capture.incremental import key_columns
 from runnel.capture.postgres.connections import Address, Connection, identifier, texts
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.postgres.snapshot import FEWEST, Readable, next_count, query_of
@@ -115,7 +116,7 @@ class Chunks:
             readable = self._locked(connection, table.id)
             if readable is None:
                 return None
-            if after is not None and key_names(readable.table) != key_names(table):
+            if after is not None and key_columns(readable.table) != key_columns(table):
                 return Chunk(readable.table, (), False, lambda _: True)
             return self._rows(connection, readable, after, limit, where)
         finally:
@@ -163,10 +164,6 @@ class Chunks:
 def mark_prefix(name: str) -> str:
     """Of the messages that mark chunks; `name` is the capture's."""
     return f"{MARK_PREFIX}{name}"
-
-
-def key_names(table: Table) -> list[str]:
-    return [table.columns[place].name for place in table.key]
 
 
 def _one(connection: Connection, query: str) -> str:

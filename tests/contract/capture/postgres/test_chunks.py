@@ -15,6 +15,7 @@ import pytest
 from runnel.capture.chosen import Mode
 from runnel.capture.errors import TableMissing
 from runnel.capture.events import Change, Ended, Mark
+from runnel.capture.incremental import key_columns
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, caught_up, running
 from tests.contract.capture.postgres.test_convergence import TABLES, write
@@ -178,6 +179,50 @@ def test_a_key_of_other_columns_begins_anew(database: Database):
     fresh = source.chunk(table, None, 10, "b")
     assert fresh is not None
     assert fresh.rows == [("1", "1")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        ("text", "integer", "i"),
+        ("text", "uuid", "md5(i::text)"),
+        ("inet", "text", "'10.0.0.0'::inet + i"),
+    ],
+)
+def test_a_key_of_another_type_begins_anew(database: Database, before: str, after: str, value: str):
+    database.run(f"CREATE TABLE t(id {before} PRIMARY KEY)")
+    database.run(f"INSERT INTO t SELECT {value} FROM generate_series(1, 20) i")
+    source = database.source()
+    source.changes(source.prepare())
+    table = source.table(database.table("t"))
+    first = source.chunk(table, None, 16, "a")
+    assert first is not None
+    database.run(f"ALTER TABLE t ALTER id TYPE {after} USING id::{after}")
+    again = source.chunk(table, first.rows[-1], 16, "b")
+    assert again is not None
+    assert (again.rows, again.is_last) == ((), False)
+    assert key_columns(again.table) != key_columns(table)
+
+
+def test_a_table_whose_key_becomes_of_another_type_while_it_is_read_is_told_whole(
+    broker, database: Database, monkeypatch, caplog
+):
+    database.run("CREATE TABLE t(id text PRIMARY KEY)", "INSERT INTO t SELECT i FROM generate_series(1, 40) i")
+    source, name = database.source(), database.schema
+    chunk, is_altered = source.chunk, threading.Event()
+
+    def when_altered(table, after, *rest):
+        return None if after is not None and not is_altered.is_set() else chunk(table, after, *rest)
+
+    monkeypatch.setattr(source, "chunk", when_altered)
+    with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=16)) as capture:
+        wait_for(lambda: any(table.rows == 16 for table in capture.state.tables.values()))
+        database.run("ALTER TABLE t ALTER id TYPE integer USING id::integer")
+        is_altered.set()
+        wait_for(lambda: capture.state.is_complete)
+    told = [json.loads(each.key)["id"] for each in rows_of(broker, name, database.schema)]
+    assert [each for each in told if isinstance(each, int)] == list(range(1, 41))
+    assert f"{name}.t has another key than before: it is read from its beginning" in caplog.text
 
 
 def test_a_large_value_that_an_update_left_as_it_was_is_in_the_topic(broker, database: Database):
