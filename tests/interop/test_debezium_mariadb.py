@@ -62,6 +62,7 @@ WRITTEN = (
     ("DROP TABLE loose",),
 )
 COMPARED = [each for each in TYPES if each.name not in ENDING]
+DROPPED = "loose"
 TOLD = ("there", "customers", "orders", "loose", "emptied", "later")
 
 
@@ -133,6 +134,9 @@ def _make_comparable(source: dict[str, Any]) -> None:
 def test_rows_are_told_as_debezium_tells_them(both: Both, table: str):
     debezium, mine = both.of_table(table)
     assert debezium
+    if table == DROPPED:  # Debezium leaves its rows in the topic, where another table of that name would find them
+        *mine, last = mine
+        assert last.value["payload"]["op"] == "t"
     assert [comparable(each) for each in mine] == [comparable(each) for each in with_a_word(debezium)]
 
 
