@@ -200,3 +200,37 @@ def test_a_truncated_table_of_which_only_the_name_is_known_is_told_without_a_def
     assert list(out.pages) == ["p.public.customers"]
     value = json.loads(out.pages["p.public.customers"].values[0])["payload"]
     assert (value["op"], value["before"], value["after"], value["source"]["lsn"]) == ("t", None, None, 7)
+
+
+class NoSchemas(NoSource):
+    connector = "mariadb"
+    has_schemas = False
+
+
+def test_a_database_without_schemas_names_its_tables_without_them():
+    out = Outgoing()
+    work = Envelope("p", NoSchemas(), Selection(), schema_changes=True)
+    work.change(create(), out, 9_000)
+    (value,) = told(out)
+    assert (value["schemaName"], value["source"]["table"]) == (None, "customers")
+    assert "schema" not in value["source"]
+    assert value["tableChanges"][0]["id"] == '"shop"."customers"'
+
+
+def test_words_with_commas_stay_whole():
+    kinds_of_words = enumeration(["a", r"b\,c", "it's"])
+    columns = (Column("v", kinds_of_words, True, "ENUM"), Column("w", kinds_of_words, True, "mood"))
+    out = Outgoing()
+    envelope().change(Change(Table(CUSTOMERS.id, columns, ()), "c", None, ("a", "a"), "", 0), out, 0)
+    (change,) = told(out)[0]["tableChanges"]
+    assert [each["enumValues"] for each in change["table"]["columns"]] == [
+        ["'a'", "'b,c'", "'it''s'"], ["a", "b,c", "it's"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "lsn"), [("", None), ('"txId":1,"lsn":7', 7)])
+def test_a_table_that_is_gone_is_told_with_all_fields_of_its_source(source, lsn):
+    out, work = Outgoing(), envelope()
+    work.change(create(), out, 0)
+    work.gone(Gone(CUSTOMERS.id, 0, source), out, 0)
+    assert told(out)[1]["source"]["lsn"] == lsn

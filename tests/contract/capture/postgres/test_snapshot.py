@@ -93,6 +93,8 @@ def test_an_idle_log_comes_to_where_it_begins(database: Database):
     ],
 )
 def test_it_goes_on_behind_any_key(database: Database, columns: str, values: str):
+    if "icu" in columns and not database.ask("SELECT FROM pg_collation WHERE collname = 'en-US-x-icu'"):
+        pytest.skip("this server was built without ICU")
     database.run("CREATE TYPE mood AS ENUM ('late', 'early')")
     database.run(f"CREATE TABLE t({columns}, PRIMARY KEY (a, b))", f"INSERT INTO t VALUES {values}")
     source = database.source()

@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.table_maps import LoggedColumn, Type
-from runnel.capture.mariadb.values import UnknownType, decoder_of, refined, unpacked
+from runnel.capture.mariadb.values import UnknownType, decoder_of, refined, type_of, unpacked
 
 
 def column(kind, meta=0, *, unsigned=False, collation=None, labels=(), shape=0):
@@ -136,3 +136,21 @@ def test_what_only_the_catalog_knows(known, meta, data, value):
 def test_a_catalog_that_cannot_mean_the_same_column_is_not_heeded():
     told = column(Type.STRING, 8, collation=63)
     assert refined(*decoder_of(told, text_of), told, Kind("uuid"))[0] == Kind("bytes")
+
+
+@pytest.mark.parametrize(
+    ("logged", "kind", "name"),
+    [
+        (column(Type.LONG, unsigned=True), "int unsigned", "INT UNSIGNED"),
+        (column(Type.YEAR, unsigned=True), "year", "YEAR"),
+        (column(Type.DATETIME2, 6), "datetime", "DATETIME"),
+        (column(Type.VARCHAR, 80), "text", "VARCHAR"),
+        (column(Type.VARCHAR_COMPRESSED, 80), "bytes", "VARBINARY"),
+        (column(Type.STRING, 4), "bytes", "BINARY"),
+        (column(Type.BLOB, 1), "bytes", "TINYBLOB"),
+        (column(Type.BLOB, 4), "text", "LONGTEXT"),
+        (column(Type.GEOMETRY, 4, shape=2), "geometry", "LINESTRING"),
+    ],
+)
+def test_types_have_the_names_that_the_server_gives_them(logged, kind, name):
+    assert type_of(logged, Kind(kind)) == name
