@@ -2,7 +2,7 @@
 
 It needs Java 17, Maven, which fetches Debezium once, and PostgreSQL 15 or newer. TMPDIR chooses the brokers' disk.
 Both sides write into a broker of ours, a new one for each of their lives; `capture_samples` tells what a life is, and
-`capture_sides` how each side is set. A round is one life of each, and takes a quarter of an hour:
+`capture_sides` how each side is set. A round is one life of each, and takes seven minutes:
 
 - changes a second of a backlog of 300,000 (60 % inserts, 30 % updates, 10 % deletes of rows of 200 bytes, in
   transactions of 100), until the last is durable in its topic; and the processor time of the server for them.
