@@ -283,7 +283,9 @@ class WatchedSource:
         for event in events:
             if isinstance(event, Redefined):
                 self._see(event.table)
-        micros = next((each.micros for each in reversed(events) if hasattr(each, "micros")), None)
+        micros = next(
+            (found for each in reversed(events) if (found := getattr(each, "micros", None)) is not None), None
+        )
         if micros is not None:
             self._told, self._is_idle = micros / 1_000_000, False
         elif seconds > 0:

@@ -25,13 +25,13 @@ from runnel.capture.chosen import (
     until_one_came,
     with_new,
     with_tables_of,
-    without_gone,
     without_replaced,
+    without_unchosen,
 )
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.events import Event, Mark, Position
-from runnel.capture.incremental import Incremental
+from runnel.capture.incremental import Incremental, missed
 from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
@@ -127,12 +127,11 @@ class Capture:
             self._finish_transaction(self.state.position)
             if self._stop.is_set():
                 return
-            self._keep(without_gone(self.state, self._source))
+            self._keep(without_unchosen(self.state, self._envelope.has))
         position = self._source.prepare()
         if self.state.position is not None:
-            state = with_new(self.state, self._source, self._reading.mode)
-            self._refuse_same_topics(state.tables)
-            self._keep(state)
+            self._refuse_same_topics(map(str, self._source.tables()))
+            self._keep(with_new(self.state, self._source, self._reading.mode))
         elif self._reading.mode is not Mode.INITIAL:
             self._begin_streaming(position)
         if self.state.position is None or self.state.needs_snapshot:
@@ -140,8 +139,7 @@ class Capture:
 
     def _refuse_fewer_tables(self, position: Position) -> None:
         """The place inside of a transaction is a number of events, which those that are not told do not count for."""
-        there = [name for name, told in self.state.tables.items() if told.state != "gone"]
-        left = [name for name in there if not self._envelope.has(name)]
+        left = [name for name in self.state.tables if not self._envelope.has(name)]
         if left and position.index and not self._source.counts_unchosen:
             raise ChosenOtherwise(self.name, left)
 
@@ -189,7 +187,7 @@ class Capture:
         state = self.state
         for name, told in self.state.tables.items():
             if told.is_left and not told.by_chunks and name not in there:
-                state = state.without(name)
+                state = missed(name, told, state)
         self._keep(state)
 
     def _catch_up(self, position: Position, snapshot: Snapshot) -> None:
@@ -335,8 +333,8 @@ class Capture:
         else:
             position, state = stream.tell(events, out, now), self.state
         state = with_tables_of(events, state, position, awaited)
-        if state.tables.keys() != self.state.tables.keys():
-            self._refuse_same_topics(state.tables)
+        if state.tables.keys() - self.state.tables.keys():
+            self._refuse_same_topics(map(str, self._source.tables()))
         is_due = 0 < self._heartbeat_micros <= now - self._beaten
         if is_due:
             self._envelope.heartbeat(now, out)

@@ -1,17 +1,16 @@
 """Which tables a capture has, and how each of them is read: as they are chosen, come and go.
 
 A table that is chosen later is read by chunks beside the changes, if it has a key. One that is not chosen any more, or
-not there, is forgotten: if it comes back, it is read again. Where tables have numbers, another one that has a table's
-name is noticed: the topic is told to be empty, and the other one is read as if it were chosen later. So it is, too, if
-the table was gone for a while.
+gone, is forgotten: if it comes back, it is read again. Of one that is gone, the topic is told to be empty. Where tables
+have numbers, another one that has a table's name is noticed: it is read as if it were chosen later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NoKey
@@ -20,10 +19,9 @@ from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, t
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import NOT_THERE, Table, TableId
+from runnel.capture.tables import Table, TableId
 
 
-@runtime_checkable
 class Numbering(Protocol):
     """A source whose log does not say that a table is gone, or that another one has its name. Its changes say so of the
     tables that it remembers, where the catalog does not have them, or has others under their names.
@@ -63,17 +61,17 @@ def streaming_from(position: Position, connector: str, tables: Sequence[Table], 
     return state
 
 
-def without_gone(state: State, source: Source) -> State:
-    """Without the tables that are not chosen, or not there. It is to be written before the source stops to tell of
-    them: nobody may take them for complete afterwards. Where the changes will say that a table is gone, it stays until
-    they do: its number tells it from another one.
+def numbering(source: Source) -> Numbering | None:
+    """Asked by name: one that stands before another and hands on what it is asked would not look like it."""
+    return cast(Numbering, source) if hasattr(source, "remember") else None
+
+
+def without_unchosen(state: State, is_chosen: Callable[[str], bool]) -> State:
+    """Without the tables that are not chosen any more. It is to be written before the source stops to tell of them:
+    nobody may take them for complete afterwards. One that is not there stays until the changes say that it is gone:
+    what its topic has is to be told to be no more.
     """
-    there = {str(table) for table in source.tables()}
-    left = [name for name in state.tables if name not in there]
-    if left and isinstance(source, Numbering):
-        known = {str(table) for table in source.numbers()}
-        left = [name for name in left if name in known]
-    for name in left:
+    for name in [name for name in state.tables if not is_chosen(name)]:
         state = state.without(name)
     return state
 
@@ -102,8 +100,6 @@ def with_tables_of(events: Sequence[Event], state: State, position: Position, aw
             state = state.with_table(event.table.id, told)
         elif isinstance(event, Gone | Came) and str(event.table) in state.tables and str(event.table) not in awaited:
             state = _without(event.table, state)
-        elif isinstance(event, Truncated) and state.table(event.table.id).state == "gone":
-            state = state.without(event.table.id)  # another one has its name
     return state
 
 
@@ -111,15 +107,16 @@ def remembered(state: State, source: Source, envelope: Envelope) -> State:
     """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
     what is there under their names is taken for them. The source is told what to look for.
     """
-    if not isinstance(source, Numbering):
+    numbered = numbering(source)
+    if numbered is None:
         return state
-    numbers = source.numbers()
+    numbers = numbered.numbers()
     ids = {str(table): table for table in numbers}
     for name, told in state.tables.items():
         if told.number is None and name in ids:
             state = state.with_table(name, replace(told, number=numbers[ids[name]]))
     known = {ids.get(name) or TableId(*name.split(".", 1)): told.number for name, told in state.tables.items()}
-    source.remember(known, describe=envelope.schema_changes is not None)
+    numbered.remember(known, describe=envelope.schema_changes is not None)
     return state
 
 
@@ -153,7 +150,7 @@ def _without(table: TableId, state: State) -> State:
     told, state = state.table(table), state.without(table)
     if told.by_chunks and told.is_left:
         return state.with_table(table, replace(anew(told), number=None))
-    return state if told.number is None else state.with_table(table, TableState("gone", number=NOT_THERE))
+    return state
 
 
 def _new(table: Table, mode: Mode, position: Position) -> TableState:

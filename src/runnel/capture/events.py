@@ -84,8 +84,8 @@ class Redefined:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A table is not there any more. `source` is as `Change.source`, where the log says it at the very place: then the
-    table's topic is told to be empty, so that another one of its name finds no rows there.
+    """A table is not there any more. `source` is as `Change.source`: with it, the table's topic is told to be empty, so
+    that another one of its name finds no rows there. It is empty where the source has told that before.
     """
 
     table: TableId

@@ -112,7 +112,7 @@ class Incremental:
             return self.follow(state.with_table(name, stopped(told)))
         except TableMissing as error:
             logger.warning("the snapshot of %s ends: %s", name, error)
-            return self.follow(state.without(name))
+            return self.follow(missed(name, told, state))
 
     def note(self, event: Event) -> None:
         """An event that the changes tell, before its place in the topics is known."""
@@ -163,7 +163,7 @@ class Incremental:
         there = {str(table): table for table in self._source.tables()}
         for name in new:
             if name not in there:
-                state = state.without(name)
+                state = missed(name, wanted[name], state)
                 continue
             table = self._source.table(there[name])
             self._readings[name] = Turn(table, self._most)
@@ -236,6 +236,13 @@ def stopped(told: TableState) -> TableState:
     """A table whose reading ends here. If it was complete before, it still is."""
     state: Progress = "partial" if told.since is None else "complete"
     return TableState(state, None, told.rows, told.since)
+
+
+def missed(name: str, told: TableState, state: State) -> State:
+    """A table that was to be read is not there. If rows of it were, it stays until the changes say that it is gone:
+    then its topic is told to be empty.
+    """
+    return state.without(name) if told.key is None else state.with_table(name, stopped(told))
 
 
 def key_columns(table: Table) -> tuple[str, ...]:

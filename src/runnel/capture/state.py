@@ -12,8 +12,7 @@ topic is complete: all rows of a snapshot there, and every change behind it.
 A table's `number` is the database's own: another table of the same name has another one.
 
 A table is `pending` before its first row is read, `reading`, and then `complete`. One of which some rows were read and
-no more, because that was stopped or because of a filter, is `partial`; its changes are told all the same. One that was
-dropped is `gone`, where its number tells it from one that may come under its name: the rows in its topic are not those.
+no more, because that was stopped or because of a filter, is `partial`; its changes are told all the same.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OF_TABLE = "table:"
 BYTES = "base64"  # what stands for bytes in a key that is kept
 CHUNKS = "chunks"
 
-Progress: TypeAlias = Literal["pending", "reading", "complete", "partial", "gone"]
+Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
 
 
 @dataclass(frozen=True)

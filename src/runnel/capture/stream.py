@@ -132,10 +132,10 @@ class Stream:
         block: Block = self._block if self._has_transactions and self._id is not None else no_block
         if isinstance(event, Message):
             self._envelope.message(event, out, now, block)
+        elif isinstance(event, Truncated):  # also of one that is left out: its topic may have rows of another one
+            self._envelope.truncated(event, out, now, block)
         elif self._left_out and str(event.table.id) in self._left_out:
             return
-        elif isinstance(event, Truncated):
-            self._envelope.truncated(event, out, now, block)
         else:
             self._envelope.change(event, out, now, block)
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.capture.chosen import remembered, until_one_came, with_tables_of, without_gone, without_replaced
+from runnel.app.capturing import WatchedSource
+from runnel.capture.chosen import remembered, until_one_came, with_tables_of, without_replaced, without_unchosen
 from runnel.capture.envelope import Envelope
-from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import NOT_THERE, TableId
+from runnel.capture.tables import TableId
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
 AT = Position({"id": 7})
@@ -48,15 +49,6 @@ def test_what_is_behind_a_table_that_came_waits_until_it_is_to_be_read():
     assert until_one_came([Passed({"id": 7})]) == ([Passed({"id": 7})], False)
 
 
-def test_one_with_a_number_stays_as_gone_until_another_one_has_its_name():
-    gone, other = Gone(CUSTOMERS.id, 0), Truncated(CUSTOMERS, "", 0)
-    state = State("postgresql", AT, 0, {str(CUSTOMERS.id): TableState("complete", None, 9, {}, number=3)})
-    state = with_tables_of([gone], state, AT)
-    assert state.tables == {str(CUSTOMERS.id): TableState("gone", number=NOT_THERE)}
-    assert with_tables_of([Redefined(CUSTOMERS, 0)], state, AT) is state
-    assert with_tables_of([gone, other], state, AT).tables == {}
-
-
 class Numbers(NoSource):
     """A source that has numbers of these tables, and has chosen some of them."""
 
@@ -79,11 +71,18 @@ def state_of(**tables):
     return State("postgresql", AT, 0, {f"public.{name}": told for name, told in tables.items()})
 
 
-def test_a_table_that_is_not_there_stays_until_the_changes_tell_that_it_is_gone():
-    here, gone, left = TableState("complete", number=1), TableState("complete", number=2), TableState("complete")
-    state = state_of(customers=here, dropped=gone, unchosen=left)
-    source = Numbers({CUSTOMERS.id: 1, TableId("public", "unchosen"): 3}, [CUSTOMERS.id])
-    assert without_gone(state, source).tables == {"public.customers": here, "public.dropped": gone}
+def test_tables_that_are_not_chosen_any_more_are_forgotten_and_those_that_are_not_there_stay():
+    state = state_of(customers=TableState("complete", number=1), unchosen=TableState("complete"))
+    chosen = Selection(tables=[r".*\.customers"])
+    assert list(without_unchosen(state, Envelope("p", NoSource(), chosen).has).tables) == ["public.customers"]
+
+
+def test_a_source_that_hands_on_what_it_is_asked_has_the_numbers_of_the_other():
+    source = Numbers({CUSTOMERS.id: 1})
+    watched = WatchedSource(source)
+    found = remembered(state_of(customers=TableState("complete")), watched, Envelope("p", NoSource(), Selection()))
+    assert found.tables["public.customers"].number == 1
+    assert source.remembered == {CUSTOMERS.id: 1}
 
 
 def test_tables_without_a_number_get_that_of_what_has_their_name():

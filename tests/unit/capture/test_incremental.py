@@ -290,6 +290,15 @@ def test_a_table_that_is_gone_is_forgotten():
     assert not life.reading.is_active
 
 
+def test_one_of_which_rows_were_told_stays_until_the_changes_say_that_it_is_gone():
+    life = Life()
+    life.mark(life.ask())
+    life.source.answers = [TableMissing(NAME, "shop", [])]
+    life.ask()
+    assert life.state.tables[NAME].state == "partial"
+    assert not life.reading.is_active
+
+
 def test_a_table_that_goes_while_a_chunk_is_under_way_is_not_told():
     life = Life()
     tag = life.ask()

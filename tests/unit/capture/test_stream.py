@@ -89,11 +89,12 @@ def test_what_has_nothing_for_us_moves_the_position():
     assert stream(Position({"at": 6})).tell([Passed({"at": 9})], Outgoing(), 0) == Position({"at": 9})
 
 
-def test_tables_that_are_left_out_are_not_told_of_and_not_counted():
+def test_of_tables_that_are_left_out_is_told_that_they_were_emptied_and_nothing_else():
     out = Outgoing()
     position = stream(Position({"at": 6}), left_out={"public.customers"}).tell(EVENTS[:-1], out, 0)
     assert position.index == 5
-    assert set(out.pages) == {"p.public.loose", "p.message", "p.transaction"}
+    assert set(out.pages) == {"p.public.customers", "p.public.loose", "p.message", "p.transaction"}
+    assert out.pages["p.public.customers"].operations == ["t"]
 
 
 def test_what_is_not_chosen_any_more_counts_and_is_not_told():

@@ -61,6 +61,10 @@ class PostgresSnapshot:
 
     def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
         readable, name = self._readable[table.id], f"rows_{next(self._cursors)}"  # one that was left open is in no way
+        if (
+            self._connection.info.transaction_status.name == "INERROR"
+        ):  # rows of a reading that was given up were refused
+            raise SnapshotOutdated(self._address.shown, str(table.id))
         with self._address.telling(), self._noticing(readable.found):
             self._connection.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query_of(readable, after)}".encode())
             self._check_files(readable.found)  # now that nobody can change them any more

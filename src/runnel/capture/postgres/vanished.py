@@ -2,9 +2,8 @@
 
 The log says nothing when a table is dropped, renamed or made again, and tells other columns with the next row only. So
 the catalog is asked when the changes are opened, and now and then. What it says holds from the place on where the log
-ended then: when that place is passed, it is told. A table is told from another one of the same name by its number. The
-other one begins with nothing: that is told, too, and there the changes end. When they are opened again, the
-other one is published and read.
+ended then: when that place is passed, it is told. A table is told from another one of the same name by its number.
+Where another one has its name, the changes end. When they are opened again, the other one is published and read.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined
 from runnel.capture.postgres.errors import TableReplaced
 from runnel.capture.source import Changes
-from runnel.capture.tables import NOT_THERE, Table, TableId
+from runnel.capture.tables import Table, TableId
 
 LOOK_SECONDS: Final = 10.0
+NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
 
 
 class Catalog(NamedTuple):
@@ -135,14 +135,12 @@ class WatchedChanges:
         return told
 
     def _events_of(self, noticed: Noticed) -> list[Event]:
-        if noticed.found is Found.GONE:
-            return [Gone(noticed.table, noticed.micros)]
         source = source_at(noticed.lsn)
         if noticed.described is not None:
             return [Redefined(noticed.described, noticed.micros, source)]
-        self._replaced = noticed.table
-        gone, other = Gone(noticed.table, noticed.micros), self._describe(noticed.table)
-        return [gone] if other is None else [gone, Truncated(other, source, noticed.micros)]
+        if noticed.found is Found.REPLACED:
+            self._replaced = noticed.table
+        return [Gone(noticed.table, noticed.micros, source)]
 
 
 def source_at(lsn: int) -> str:

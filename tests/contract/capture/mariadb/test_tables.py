@@ -65,12 +65,12 @@ def tables(database, monkeypatch):
 def captured(database, broker, name):
     source, looking = database.source(name, CHOSEN), database.source(f"{name}-looking", CHOSEN)
     with running(capture_of(name, source, broker.bootstrap, CHOSEN)) as capture:
-        yield lambda: wait_until(lambda: is_still(capture, looking))
+        yield lambda count=2: wait_until(lambda: is_still(capture, looking, count))
 
 
-def is_still(capture, looking):
+def is_still(capture, looking, count):
     state = capture.state
-    is_read = capture.is_streaming.is_set() and state.is_complete and len(state.tables) == 2
+    is_read = capture.is_streaming.is_set() and state.is_complete and len(state.tables) == count
     return is_read and not state.position.index and looking.behind(state.position) == 0
 
 
@@ -109,6 +109,12 @@ def test_at_rest_a_topic_is_the_table_that_has_the_name(tables, broker):
     with captured(tables, broker, name) as rest:
         rest()
         check(tables, broker, name, "a swap while nobody reads")
+    tables.run("DROP TABLE items")
+    with captured(tables, broker, name) as rest:
+        rest(1)
+        tables.run(MADE.format(name="items"), "INSERT INTO items VALUES (12, 'the last')")
+        rest()
+        check(tables, broker, name, "dropped while nobody reads, and made again")
 
 
 def live(database, broker, name, *tables, die_at=""):

@@ -98,7 +98,7 @@ def settle(at_work, database: Database) -> None:
     end = end_of_log(database.server.url)
 
     def is_settled() -> bool:
-        found = {name: each.number for name, each in at_work.state.tables.items() if each.state != "gone"}
+        found = {name: each.number for name, each in at_work.state.tables.items()}
         return found == numbers and at_work.state.is_complete and has_come_to(at_work, end)
 
     wait_for(is_settled)
@@ -175,7 +175,7 @@ def test_a_table_that_goes_and_comes_back_later_is_read_again(broker, database, 
     with running(capture(broker, database)) as at_work:
         settle(at_work, database)
         database.run("DROP TABLE t")
-        wait_for(lambda: at_work.state.tables[f"{database.schema}.t"].state == "gone")
+        wait_for(lambda: f"{database.schema}.t" not in at_work.state.tables)
         if not is_down:
             database.run(*again)
             settle(at_work, database)
@@ -279,4 +279,4 @@ def test_what_happened_to_tables_while_the_capture_was_down_is_told_though_no_ro
             wait_for(lambda end=end, at_work=at_work: has_come_to(at_work, end))
             wait_for(lambda expected=expected: all_changes(broker, database) == expected)
     states = {name.removeprefix(f"{database.schema}."): each.state for name, each in at_work.state.tables.items()}
-    assert states == {"t": "complete", "loose": "gone"}
+    assert states == {"t": "complete"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.capture.events import Began, Ended, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Ended, Gone, Passed, Position, Redefined
 from runnel.capture.postgres import vanished
 from runnel.capture.postgres.errors import TableReplaced
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges, source_at
@@ -49,7 +49,7 @@ def test_a_table_is_gone_when_the_log_is_past_the_place_where_it_was_missed():
     changes = watched(readings, [Catalog({A: 1}, 10, 7)], {A: 1, B: 2})
     assert [changes.read(0) for _ in range(3)] == [
         [Passed(place(9))],
-        [Began("1", 0), Ended("1", place(10), 0), Gone(B, 7)],
+        [Began("1", 0), Ended("1", place(10), 0), Gone(B, 7, source_at(10))],
         [Passed(place(11))],
     ]
 
@@ -57,24 +57,24 @@ def test_a_table_is_gone_when_the_log_is_past_the_place_where_it_was_missed():
 def test_it_is_told_between_transactions():
     events = [Ended("1", place(12), 0), Began("2", 0), Ended("2", place(13), 0)]
     changes = watched([events], [Catalog({}, 5, 7)], {A: 1}, index=1)
-    assert changes.read(0) == [events[0], Gone(A, 7), *events[1:]]
+    assert changes.read(0) == [events[0], Gone(A, 7, source_at(5)), *events[1:]]
 
 
 def test_it_is_told_at_once_where_the_log_has_nothing_left():
     changes = watched([[], [Passed(place(6))]], [Catalog({A: 1}, 5, 7), Catalog({}, 6, 8)], {A: 1}, lsn=6)
-    assert [changes.read(0), changes.read(0)] == [[Gone(A, 8)], [Passed(place(6))]]
+    assert [changes.read(0), changes.read(0)] == [[Gone(A, 8, source_at(6))], [Passed(place(6))]]
 
 
 def test_a_table_that_came_later_can_go_too():
     events = [Redefined(Table(C, (), (), 3), 0), Passed(place(6))]
     changes = watched([events], [Catalog({}, 6, 7)], {})
-    assert changes.read(0) == [*events, Gone(C, 7)]
+    assert changes.read(0) == [*events, Gone(C, 7, source_at(6))]
 
 
 def test_another_table_of_the_same_name_begins_empty_and_there_the_changes_end():
     events = [Began("1", 0), Ended("1", place(12), 0), Began("2", 0), Ended("2", place(13), 0)]
     changes = watched([events], [Catalog({A: 1, B: 2}, 5, 6), Catalog({A: 1, B: 9}, 12, 7)], {A: 1, B: 2})
-    assert changes.read(0) == [*events[:2], Gone(B, 7), Truncated(described(B), source_at(12), 7)]
+    assert changes.read(0) == [*events[:2], Gone(B, 7, source_at(12))]
     with pytest.raises(TableReplaced, match=r'table "public\.b" of shop is another one than before'):
         changes.read(0)
 
@@ -82,14 +82,14 @@ def test_another_table_of_the_same_name_begins_empty_and_there_the_changes_end()
 def test_one_that_comes_back_is_another_one():
     looks = [Catalog({A: 1}, 0, 1), Catalog({}, 5, 2), Catalog({A: 9}, 6, 3)]
     changes = watched([[Passed(place(5))], [Passed(place(6))]], looks, {A: 1})
-    assert changes.read(0) == [Passed(place(5)), Gone(A, 2)]
-    assert changes.read(0) == [Passed(place(6)), Gone(A, 3), Truncated(described(A), source_at(6), 3)]
+    assert changes.read(0) == [Passed(place(5)), Gone(A, 2, source_at(5))]
+    assert changes.read(0) == [Passed(place(6)), Gone(A, 3, source_at(6))]
 
 
 def test_a_number_that_is_not_known_is_taken_from_the_catalog():
     looks = [Catalog({A: 1}, 0, 1), Catalog({A: 2}, 5, 2)]
     changes = watched([[Passed(place(5))]], looks, {A: None})
-    assert changes.read(0) == [Passed(place(5)), Gone(A, 2), Truncated(described(A), source_at(5), 2)]
+    assert changes.read(0) == [Passed(place(5)), Gone(A, 2, source_at(5))]
 
 
 def test_what_tables_are_like_is_told_where_the_log_ended_when_it_was_opened():
@@ -98,7 +98,7 @@ def test_what_tables_are_like_is_told_where_the_log_ended_when_it_was_opened():
     changes.describe([A, B, C])
     assert [changes.read(0) for _ in range(3)] == [
         [Passed(place(4))],
-        [Passed(place(5)), Gone(C, 7), Redefined(described(A), 7, source_at(5))],
+        [Passed(place(5)), Gone(C, 7, source_at(5)), Redefined(described(A), 7, source_at(5))],
         [Passed(place(9))],
     ]
 
@@ -106,7 +106,7 @@ def test_what_tables_are_like_is_told_where_the_log_ended_when_it_was_opened():
 def test_another_table_of_the_same_name_is_not_told_as_if_it_were_the_old_one():
     changes = watched([[Passed(place(5))]], [Catalog({B: 9}, 5, 7)], {B: 2})
     changes.describe([B])
-    assert changes.read(0) == [Passed(place(5)), Gone(B, 7), Truncated(described(B), source_at(5), 7)]
+    assert changes.read(0) == [Passed(place(5)), Gone(B, 7, source_at(5))]
 
 
 def test_the_catalog_is_asked_at_first_and_now_and_then(monkeypatch):
