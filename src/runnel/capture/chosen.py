@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NoKey
-from runnel.capture.events import Came, Change, Ended, Event, Gone, Position, Redefined, Truncated
+from runnel.capture.events import Came, Change, Ended, Event, Gone, Position, Redefined
 from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source
@@ -126,8 +126,7 @@ def without_replaced(state: State, snapshot: Snapshot, envelope: Envelope, out: 
         told = state.table(table.id)
         is_known = None not in (told.number, table.number)
         if is_known and told.number != table.number and told.is_left and not told.by_chunks:
-            envelope.gone(Gone(table.id, snapshot.micros), out, now)
-            envelope.truncated(Truncated(table, snapshot.source, snapshot.micros), out, now)
+            envelope.gone(Gone(table.id, snapshot.micros, snapshot.source), out, now, is_emptied=True)
             state = state.with_table(table.id, TableState(number=table.number))
     return state
 
