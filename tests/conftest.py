@@ -90,6 +90,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = random.SystemRandom().randrange(2**32)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    keep_the_format_of_logs(session.config)
+
+
+def keep_the_format_of_logs(config: pytest.Config) -> None:
+    """Once Spark has refused a query, pytest adds its handlers to a logger of PySpark's at every test, which writes
+    JSON with whatever is added to it: `caplog.text` would have other quotes, depending on which tests ran before.
+    """
+    logs = config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (logs.caplog_handler, logs.report_handler):
+        handler.setFormatter = lambda _: None
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"chance: --seed {config.option.seed} --rounds {config.option.rounds}"
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BY_SIGNAL = 128  # an exit code is this and the number of the signal
+
+
+class Asked(SystemExit):
+    """By a signal, while nothing ran yet."""
 
 
 class Ending:
@@ -35,12 +43,12 @@ class Ending:
             os._exit(BY_SIGNAL + number)
         self._asked = number
         if self._stop is None:
-            raise SystemExit(self.code)
+            raise Asked(self.code)
         self._stop()
 
     def call(self, stop: Callable[[], object]) -> None:
         """This, from now on; and at once, if somebody has asked before and the program came here all the same: where
-        Python calls something of its own accord, as to collect garbage, SystemExit ends nothing.
+        Python calls something of its own accord, as to collect garbage or to fork, SystemExit ends nothing.
         """
         self._stop = stop
         if self._asked is not None:
@@ -51,10 +59,18 @@ class Ending:
 def ending(*, is_whole: bool) -> Iterator[Ending]:
     """Signals are taken inside of the block. To be entered by the main thread."""
     asked = Ending(is_whole=is_whole)
+    told = sys.unraisablehook
+
+    def tell(raised: UnraisableHookArgs) -> None:
+        if not isinstance(raised.exc_value, Asked):
+            told(raised)
+
     kept = {number: signal.signal(number, asked.ask) for number in SIGNALS}
+    sys.unraisablehook = tell
     try:
         yield asked
     finally:
+        sys.unraisablehook = told
         for number, handler in kept.items():
             signal.signal(number, handler)
 

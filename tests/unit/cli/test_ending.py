@@ -20,6 +20,27 @@ with ending(is_whole=True) as asked:
         print("waited", flush=True)
 """
 
+WHILE_FORKING = """
+import os, signal
+from runnel.cli.ending import ending
+with ending(is_whole=True) as asked:
+    os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("forked", flush=True)
+    asked.call(lambda: print("asked", flush=True))
+"""
+
+COLLECTED = """
+from runnel.cli.ending import ending
+class Defective:
+    def __del__(self):
+        raise ValueError("a defect")
+with ending(is_whole=True):
+    Defective()
+"""
+
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_start(number, code):
@@ -53,6 +74,18 @@ def test_a_signal_that_ended_nothing_stops_what_runs_later():
         asked.call(lambda: stopped.append(True))
         assert stopped
         assert asked.code == 0
+
+
+def test_a_signal_that_python_can_only_print_is_not_printed_and_stops_what_runs_later():
+    """As while it forks to start Java."""
+    done = subprocess.run([sys.executable, "-c", WHILE_FORKING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "forked\nasked\n", "")
+
+
+def test_what_else_python_can_only_print_is_printed():
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "ValueError: a defect" in done.stderr
 
 
 def test_without_a_signal_the_code_is_0():
