@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker
 from runnel.client import Producer
-from runnel.testing import Player, row
+from runnel.testing import CRASH_AFTER_COMMIT, PAUSE, Player, raw, row
 from tests.pipeline.scene import Scene
 from tests.pipeline.waiting import wait_until
 
@@ -72,6 +72,15 @@ def test_a_captured_table_is_joined_and_filtered_into_a_view(scene, write, tmp_p
     scene.run(shop(tmp_path))
     assert {row["n"]: row["name"] for row in scene.rows("named")} == {1: "Anne", 2: "Anna"}
     assert [(row["id"], row["name"]) for row in scene.rows("norwegians")] == [(2, "Bob")]
+    write("DROP TABLE customers")
+    write("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, email TEXT, country TEXT, balance NUMERIC)")
+    write("INSERT INTO customers VALUES (4, 'Dag', 'd@x', 'NO', 1)")
+    click(scene, 3, 1)
+    click(scene, 4, 4)
+    told = scene.run(shop(tmp_path))
+    assert {row["n"]: row["name"] for row in scene.rows("named")} == {1: "Anne", 2: "Anna", 3: None, 4: "Dag"}
+    assert [(row["id"], row["name"]) for row in scene.rows("norwegians")] == [(4, "Dag")]
+    assert [(each.in_time, each.rejected) for each in told.values()] == [(4, 0), (2, 0)]  # emptied, and a row
 
 
 def test_changes_are_a_stream_with_what_was_before_while_the_app_runs(scene, write, tmp_path):
@@ -93,12 +102,18 @@ def test_changes_are_a_stream_with_what_was_before_while_the_app_runs(scene, wri
     assert scene.records("shop.main.customers.rejected") == []
 
 
-def test_rows_are_played_into_a_captured_table_without_a_database(spark, tmp_path):
+def test_rows_are_played_into_a_captured_table_and_it_is_emptied_without_a_database(spark, tmp_path):
     app = shop(tmp_path / "nowhere")
     played = Player(spark)(
         app,
         row("shop.main.customers", id=1, name="Anne", country="NO", balance=1.5),
         row("shop.main.customers", id=2, name="Bob", country="SE"),
         row("clicks", n=1, customer=1),
+        PAUSE,
+        raw("shop.main.customers", '{"op": "t"}'),
+        row("shop.main.customers", id=3, name="Cecilie", country="NO"),
+        row("clicks", n=2, customer=1),
+        CRASH_AFTER_COMMIT,
     )
-    assert [each["name"] for each in played.view("norwegians")] == ["Anne"]
+    assert [each["name"] for each in played.view("norwegians")] == ["Cecilie"]
+    assert {each["n"]: each["name"] for each in played.view("named")} == {1: "Anne", 2: None}

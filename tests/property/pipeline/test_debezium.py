@@ -241,8 +241,8 @@ def test_a_table_has_the_rows_after_and_knows_what_is_gone(drawn, how):
     assert dict(parsed.holes) == {n: each.holes for n, each in there if each.holes}
     gone = [n for n, each in enumerate(drawn) if each is None or getattr(each, "op", "") == "d"]
     assert parsed.tombstones.tolist() == gone
-    refused = [n for n, each in enumerate(drawn) if each in (BROKEN, FLAT) or getattr(each, "op", "") == "t"]
-    assert [each.index for each in parsed.rejected] == refused
+    assert parsed.emptying.tolist() == [n for n, each in enumerate(drawn) if getattr(each, "op", "") == "t"]
+    assert [each.index for each in parsed.rejected] == [n for n, each in enumerate(drawn) if each in (BROKEN, FLAT)]
 
 
 mutations = st.tuples(st.integers(0, 400), st.sampled_from((b"", b'"', b"}", b"1", b"null", b'"x"', b" ", b"-", b".5")))

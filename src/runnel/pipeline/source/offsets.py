@@ -7,6 +7,7 @@ happens to use them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,13 +51,16 @@ class Offsets:
 
 @dataclass(frozen=True)
 class Range:
-    """Records of one partition that one task reads: from `start` to before `end`."""
+    """Records of one partition that one task reads: from `start` to before `end`. `partitions` are those that the topic
+    has in the batch: as many whenever it is repeated.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
     topic_id: str
+    partitions: int = 1
 
     @property
     def name(self) -> str:
@@ -66,8 +70,9 @@ class Range:
 def ranges(start: Offsets, end: Offsets) -> list[Range]:
     """What lies between; a partition that is new is read from its beginning."""
     begin = {**end.begin, **start.next}
+    partitions = Counter(topic for topic, _ in end.next)
     return [
-        Range(*place, begin.get(place, 0), at, end.ids.get(place[0], ""))
+        Range(*place, begin.get(place, 0), at, end.ids.get(place[0], ""), partitions[place[0]])
         for place, at in sorted(end.next.items())
         if at > begin.get(place, 0)
     ]

@@ -30,7 +30,7 @@ from runnel.pipeline.source.left_out import read_left_out
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.spec import BEAT, Spec
-from runnel.pipeline.source.values import arrow_schema, parser
+from runnel.pipeline.source.values import Parsed, arrow_schema, parser
 
 MICROSECONDS = 1_000
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -108,20 +108,24 @@ class Rows:
         batches = [each for part in fetched.parts for each in each_batch(part)]
         origin = Origin(self._range.topic, self._range.partition, fetched.start, fetched.end)
         before = 0
-        refused: dict[int, tuple[str, str]] = {}  # by the record's place in what was fetched
+        refused: Reasons = {}  # by the record's place in what was fetched
         for block in decode(batches, self._decoded, origin):
-            rows, found = self._parsed(block)
-            refused |= {before + index: why for index, why in found.items()}
+            for rows, found in self._pieces(block, self._parser.parse(block.column("value"))):
+                refused |= {before + index: why for index, why in found.items()}
+                if rows.num_rows:
+                    yield rows
             before += block.num_rows
-            self._in_time += rows.num_rows
-            if rows.num_rows:
-                yield rows
         if refused:
             self._put_aside(batches, origin, refused)
 
-    def _parsed(self, block: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
+    def _pieces(self, block: pa.RecordBatch, parsed: Parsed) -> Iterator[tuple[pa.RecordBatch, Reasons]]:
+        """What becomes of a block, in its order."""
+        rows, refused = self._judged(block, parsed)
+        self._in_time += rows.num_rows
+        yield rows, refused
+
+    def _judged(self, block: pa.RecordBatch, parsed: Parsed) -> tuple[pa.RecordBatch, Reasons]:
         """Rows that go on, and why the others do not, by their place in the block."""
-        parsed = self._parser.parse(block.column("value"))
         refused = {rejected.index: (aside.REJECTED, rejected.reason) for rejected in parsed.rejected}
         refused |= {int(index): (aside.REJECTED, "no value") for index in parsed.tombstones}
         self._in_time += len(parsed.passed)
@@ -129,7 +133,7 @@ class Rows:
         columns = dict(zip(parsed.rows.schema.names, parsed.rows.columns, strict=True))
         columns |= self._metadata_columns(block, kept)
         rows = self._arranged(columns, parsed.rows.num_rows)
-        going_on, why = (None, {}) if self._spec.time is None else self._judged(rows.column(self._spec.time.column))
+        going_on, why = (None, {}) if self._spec.time is None else self._timed(rows.column(self._spec.time.column))
         if self._left_out:
             going_on, why = self._without(block.column("offset"), kept, going_on, why)
         if going_on is None:
@@ -150,7 +154,7 @@ class Rows:
         rest = pc.invert(raising)
         return rest if going_on is None else pc.and_(going_on, rest), found | why
 
-    def _judged(self, times: pa.Array) -> tuple[pa.Array | None, Reasons]:
+    def _timed(self, times: pa.Array) -> tuple[pa.Array | None, Reasons]:
         """Which rows go on (None: all), and why the others do not."""
         event, moment = self._spec.time, self._moment
         assert event is not None

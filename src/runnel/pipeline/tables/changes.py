@@ -8,6 +8,7 @@ end go to one, for the next batch; a repeat finds the same start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -72,7 +73,7 @@ class Changes:
         place = read.topic, read.partition
         first = positions.earliest(self._cluster, [place])[place]
         if first < read.start:
-            before = Range(read.topic, read.partition, first, read.start, read.topic_id)
+            before = replace(read, start=first, end=read.start)
             for records in tables(KeyedRows(self._spec, self._cluster, before, None, now)):
                 now.latest = now.latest.apply(records.select([KEY, GONE, *self._values.names]))
         return now.latest

@@ -5,12 +5,13 @@ it has no key, or when a column of the declared key is null. All columns are rea
 kept today may be asked for more tomorrow.
 
 A captured topic's record may not tell all values of its row: those stay as they were. Where there was no row, it is
-rejected.
+rejected. One that empties the table is told as a delete of every row that there is by then. It is in one partition, and
+nothing tells where it belongs among the records of others: in a topic that has several, it is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.source.values import Parsed, arrow_schema
 from runnel.pipeline.tables.feed import Now
 from runnel.pipeline.tables.latest import GONE, KEY, records_schema
+from runnel.pipeline.tables.versions import BLOCK
 
 STORED_METADATA = {"_offset": pa.int64(), "_timestamp": METADATA_ARROW["_timestamp"], "_headers": HEADERS}
 NO_KEY = aside.REJECTED, "no key"
@@ -44,6 +46,11 @@ def metadata_columns(spec: Spec) -> pa.Schema:
     return pa.schema([(name, STORED_METADATA[name]) for name in spec.metadata_wanted if name in STORED_METADATA])
 
 
+def not_followed(partitions: int) -> str:
+    told = f"the table was emptied, and its topic has {partitions} partitions: "
+    return told + "what came before in the others, no record says; use a topic with one partition, or delete the rows"
+
+
 class KeyedRows(Rows):
     """Instead of rows: KEY, GONE, the value's columns, and those of the metadata. `now` has the rows behind all that
     was given out before.
@@ -56,9 +63,44 @@ class KeyedRows(Rows):
     def _columns_to_decode(self) -> list[str]:
         return [*dict.fromkeys(("value", "key", *super()._columns_to_decode()))]
 
-    def _parsed(self, block: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
-        parsed = self._parser.parse(block.column("value"))
+    def _pieces(self, block: pa.RecordBatch, parsed: Parsed) -> Iterator[tuple[pa.RecordBatch, Reasons]]:
+        """Where the table is emptied, a block is cut: what is said before it is in `now` when the rows are asked for,
+        and what comes behind it finds none.
+        """
+        if not len(parsed.emptying) or self._range.partitions > 1:
+            yield from super()._pieces(block, parsed)
+            return
+        start = 0
+        for place in parsed.emptying.tolist():
+            yield from self._part(block, start, place)
+            self._in_time += 1
+            for deletes in self._deletes(block.slice(place, 1)):
+                yield deletes, {}
+            start = place + 1
+        yield from self._part(block, start, block.num_rows)
+
+    def _part(self, block: pa.RecordBatch, start: int, end: int) -> Iterator[tuple[pa.RecordBatch, Reasons]]:
+        if start == end:
+            return
+        part = block.slice(start, end - start)
+        for rows, refused in super()._pieces(part, self._parser.parse(part.column("value"))):
+            yield rows, {start + place: why for place, why in refused.items()}
+
+    def _deletes(self, record: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Of all rows that there are, by one record; not all at once, for there may be many."""
+        schema, about = self._schema, self._metadata_columns(record, None)
+        keys = self._now.latest.keys()
+        for start in range(0, len(keys), BLOCK):
+            part = keys.slice(start, BLOCK).combine_chunks()
+            count = len(part)
+            given = {name: pa.repeat(column[0], count) for name, column in about.items()}
+            given |= {KEY: part, GONE: pa.repeat(True, count)}
+            columns = [given.get(field.name, pa.nulls(count, field.type)) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _judged(self, block: pa.RecordBatch, parsed: Parsed) -> tuple[pa.RecordBatch, Reasons]:
         refused = {rejected.index: (aside.REJECTED, rejected.reason) for rejected in parsed.rejected}
+        refused |= {int(row): (aside.REJECTED, not_followed(self._range.partitions)) for row in parsed.emptying}
         passed = {int(row) for row in parsed.passed}
         self._in_time += len(passed)
         missing = self._missing_keys(parsed) | {
@@ -74,6 +116,10 @@ class KeyedRows(Rows):
         going_on: Mask = np.ones(block.num_rows, np.bool_)
         going_on[[*refused, *passed]] = False
         return records.filter(pa.array(going_on)), refused
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return records_schema(pa.schema([*value_columns(self._spec), *metadata_columns(self._spec)]))
 
     def _missing_keys(self, parsed: Parsed) -> Reasons:
         found: Reasons = {}
@@ -93,22 +139,19 @@ class KeyedRows(Rows):
             rows = rows.take(pa.array(places, pa.int64(), mask=places < 0))
         gone: Mask = np.zeros(count, np.bool_)
         gone[parsed.tombstones] = True
-        about = self._metadata_columns(block, None)
-        schema = records_schema(pa.schema([*value_columns(self._spec), *metadata_columns(self._spec)]))
+        about, schema = self._metadata_columns(block, None), self._schema
         given = dict(zip(rows.schema.names, rows.columns, strict=True)) | about
         given |= {KEY: block.column("key"), GONE: pa.array(gone)}
         return pa.RecordBatch.from_arrays([given[name] for name in schema.names], schema=schema)
 
-    def _filled(
-        self, records: pa.RecordBatch, holes: Holes, without: set[int]
-    ) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
+    def _filled(self, records: pa.RecordBatch, holes: Holes, without: set[int]) -> tuple[pa.RecordBatch, Reasons]:
         """The records with what they do not tell as it was before; and why some cannot be."""
         before = self._rows_before(records, holes)
         count, keys = records.num_rows, records.column(KEY).to_pylist()
         gone = records.column(GONE).to_pylist()
         sources = {name: np.arange(count) for name in frozenset().union(*holes.values())}
         last: dict[bytes, int | None] = {}  # where the row of a key is, in this block; None: deleted
-        unknown: dict[int, tuple[str, str]] = {}
+        unknown: Reasons = {}
         for place, key in enumerate(keys):
             if place in without:
                 continue

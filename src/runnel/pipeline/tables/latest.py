@@ -65,6 +65,11 @@ class Latest:
         there = self.delta.filter(pc.invert(self.delta[GONE])).select(self.base.column_names)
         return pa.concat_tables([self._standing(), there])
 
+    def keys(self) -> pa.ChunkedArray:
+        """Of all rows."""
+        slim = replace(self, base=self.base.select([KEY]), delta=self.delta.select([KEY, GONE, PLACE]))
+        return slim.rows()[KEY]
+
     def find(self, keys: pa.Array) -> tuple[pa.Table, Mask]:
         """The rows of some keys, each of which is there once: nulls where there is none, and whether there is one."""
         names, count = self.schema.names, len(keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -45,8 +45,9 @@ class TopicTable:
     def rows(self, batch: int, task: int, tasks: int) -> Iterator[pa.RecordBatch]:
         directory = directory_of(self.spec)
         known = Partitions(directory).read()
-        for partition in range(task, known.in_batch(batch), tasks):
-            feed = TopicFeed(self.spec, cluster_of(self.spec), partition, known.topic_id)
+        partitions = known.in_batch(batch)
+        for partition in range(task, partitions, tasks):
+            feed = TopicFeed(self.spec, cluster_of(self.spec), partition, known.topic_id, partitions)
             latest = version_of(feed, directory, batch)
             for rows in latest.rows().to_batches(max_chunksize=BLOCK):
                 yield self._arranged(rows, partition)
@@ -67,12 +68,13 @@ class TopicTable:
 
 @dataclass(frozen=True)
 class TopicFeed:
-    """One partition."""
+    """One partition, of so many."""
 
     spec: Spec
     cluster: Cluster
     partition: int
     topic_id: str
+    partitions: int
 
     @property
     def name(self) -> str:
@@ -104,7 +106,7 @@ class TopicFeed:
             DISK.sync_directory(str(each))
 
     def _range(self, start: int, end: int) -> Range:
-        return Range(self.spec.topic, self.partition, start, end, self.topic_id)
+        return Range(self.spec.topic, self.partition, start, end, self.topic_id, self.partitions)
 
 
 def ranges_read(spec: Spec, batch: int) -> list[Range]:
@@ -112,11 +114,12 @@ def ranges_read(spec: Spec, batch: int) -> list[Range]:
     directory = directory_of(spec)
     known = Partitions(directory).read()
     found: list[Range] = []
-    for partition in range(known.in_batch(batch)):
-        read = Range(spec.topic, partition, 0, 0, known.topic_id)
+    partitions = known.in_batch(batch)
+    for partition in range(partitions):
+        read = Range(spec.topic, partition, 0, 0, known.topic_id, partitions)
         span = Versions(directory / read.name, pa.schema([])).of_batch(batch)
         if span is not None and span.end > span.start:
-            found.append(Range(spec.topic, partition, span.start, span.end, known.topic_id))
+            found.append(replace(read, start=span.start, end=span.end))
     return found
 
 

@@ -3,7 +3,7 @@
     op          of a stream                     of a table
     c, u, r     the row after                   the row after
     d           nulls, with `_op` and `_before` its key has no row any more
-    t           nulls, with `_op`               rejected: which keys it takes away, no record says
+    t           nulls, with `_op`               no key has a row any more
     m           left out                        left out
     no value    left out: it follows a delete   its key has no row any more
 
@@ -57,7 +57,6 @@ MOST_HEADS = 16  # schemas among the values of a block; if there are more, they 
 SOURCE = pa.struct([("ts_ms", pa.int64()), ("ts_us", pa.int64())])
 BLOCK = pa.struct([("id", pa.string())])
 NO_OP = "no change of Debezium's: field op is missing"
-TRUNCATED = "the table was emptied, and which keys that takes away no record says"
 
 
 class _Reading(NamedTuple):
@@ -236,7 +235,7 @@ class DebeziumParser:
         with_row = (kinds >= 0) & (kinds <= LAST_WITH_ROW)
         is_row = with_row & np.asarray(after.is_valid())
         deleted, emptied = kinds == DELETE, kinds == TRUNCATE
-        self._refuse(events, with_row & ~is_row, kinds < 0, emptied)
+        self._refuse(events, with_row & ~is_row, kinds < 0)
         goes_on = is_row if self._keyed else is_row | deleted | emptied
         rows = self._rows(events, goes_on)
         kept = original[events.places[goes_on]]
@@ -249,17 +248,16 @@ class DebeziumParser:
             gone if self._keyed else NONE,
             passed if self._keyed else np.sort(np.append(passed, tombstones)),
             {int(original[place]): names for place, names in events.holes.items()},
+            original[events.places[emptied]] if self._keyed else NONE,
         )
 
-    def _refuse(self, events: _Events, rowless: Mask, unknown: Mask, emptied: Mask) -> None:
+    def _refuse(self, events: _Events, rowless: Mask, unknown: Mask) -> None:
         ops = events.columns[0]
         for row in np.flatnonzero(rowless):
             events.rejected[int(events.places[row])] = f"op {ops[int(row)].as_py()}, and there is no row after"
         for row in np.flatnonzero(unknown):
             given = ops[int(row)].as_py()
             events.rejected[int(events.places[row])] = f"field op: {given!r} is none of {', '.join(OPERATIONS)}"
-        for row in np.flatnonzero(emptied) if self._keyed else ():
-            events.rejected[int(events.places[row])] = TRUNCATED
 
     def _rows(self, events: _Events, goes_on: Mask) -> pa.RecordBatch:
         columns = events.columns if goes_on.all() else [each.filter(pa.array(goes_on)) for each in events.columns]

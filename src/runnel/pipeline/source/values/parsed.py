@@ -1,4 +1,4 @@
-"""What became of the values of a block: rows, rejected values and tombstones, each value in one of them."""
+"""What became of the values of a block: rows, rejected values, tombstones and such, each value in one of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Unfit(ValueError):
 class Parsed:
     """`kept` has the place in the block of each row, or is None when row i is value i throughout. `passed` are values
     that say nothing of rows, and are left out. `holes` are the columns that a value does not tell, by its place: they
-    are null in its row.
+    are null in its row. `emptying` are values that take all rows of a table away.
     """
 
     rows: pa.RecordBatch
@@ -38,6 +38,7 @@ class Parsed:
     tombstones: Indices
     passed: Indices = field(default_factory=lambda: NONE)
     holes: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    emptying: Indices = field(default_factory=lambda: NONE)
 
     def indices(self) -> Indices:
         """The same as `kept`, always as numbers."""

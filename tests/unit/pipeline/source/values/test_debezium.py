@@ -68,10 +68,14 @@ def test_a_table_has_the_row_after_and_what_is_gone():
     assert (rows(found), found.indices().tolist(), found.tombstones.tolist()) == ([ANNE, ANNA], [0, 3], [1, 2])
 
 
-def test_a_table_cannot_follow_a_truncate():
-    found = parsed([event("c", None, ANNE), event("t")], keyed=True)
-    reason = "the table was emptied, and which keys that takes away no record says"
-    assert [tuple(each) for each in found.rejected] == [(1, reason)]
+def test_a_table_is_emptied_by_a_truncate():
+    found = parsed([None, event("c", None, ANNE), event("t"), b"{}", event("t")], keyed=True)
+    assert (found.emptying.tolist(), found.indices().tolist(), found.tombstones.tolist()) == ([2, 4], [1], [0])
+    assert [each.index for each in found.rejected] == [3]
+
+
+def test_a_stream_is_not_emptied():
+    assert parsed([event("t")]).emptying.tolist() == []
 
 
 @pytest.mark.parametrize("keyed", [False, True])
