@@ -10,7 +10,7 @@ import typer
 
 from runnel.cli.addresses import address_form
 from runnel.cli.nouns import noun
-from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
+from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Metrics, pairs
 from runnel.cli.structured_log import log_to_stderr
 
 if TYPE_CHECKING:
@@ -38,15 +38,7 @@ def start(
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A file of settings, one NAME=VALUE a line.")
     ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            callback=address_form,
-            metavar="HOST:PORT",
-            help="Serve Prometheus metrics, /health and /ready there.",
-        ),
-    ] = None,
+    metrics: Metrics = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Write the log as JSON, one object a line.")] = False,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.

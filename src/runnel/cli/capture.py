@@ -32,7 +32,7 @@ from runnel.cli.durations import as_duration, parse_duration
 from runnel.cli.ending import stopped_by_signals
 from runnel.cli.light_arrow import make_arrow_light
 from runnel.cli.nouns import noun
-from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Metrics
 from runnel.cli.tables import print_json, print_table
 from runnel.client import Admin, UnknownTopic
 from runnel.client.cluster import Cluster
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913  # what people may type
     slot: given.Slot = None,
     publication: given.Publication = None,
     in_progress: given.InProgress = None,
-    metrics: given.Metrics = None,
+    metrics: Metrics = None,
     retained_warning: given.RetainedWarning = RETAINED_WARNING,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

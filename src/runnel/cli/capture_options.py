@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from runnel.cli import choices
-from runnel.cli.addresses import address_form
 from runnel.cli.durations import checked_duration
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the capture.")]
@@ -150,16 +149,4 @@ InProgress = Annotated[
 ]
 RetainedWarning = Annotated[
     int, typer.Option("--retained-warning", metavar="BYTES", min=1, help="Warn when the server keeps more for us.")
-]
-
-# --- for those who watch
-
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        callback=address_form,
-        metavar="HOST:PORT",
-        help="Serve Prometheus metrics, /health and /ready there.",
-    ),
 ]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from runnel.cli.addresses import address_form
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
@@ -33,6 +35,16 @@ Bootstrap = Annotated[
         envvar="RUNNEL_BOOTSTRAP",
         callback=checked_address,
         help="The address of a broker, or several with commas in between.",
+    ),
+]
+
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        callback=address_form,
+        metavar="HOST:PORT",
+        help="Serve Prometheus metrics, /health and /ready there.",
     ),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runnel.cli.ending import ending
 from runnel.cli.nouns import noun
-from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
+from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Metrics, pairs
 from runnel.cli.running import (
     AlertCommand,
     Alerts,
@@ -13,7 +13,6 @@ from runnel.cli.running import (
     Data,
     LogJson,
     Master,
-    Metrics,
     NoScreen,
     Partitions,
     Set,

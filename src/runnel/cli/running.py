@@ -10,7 +10,6 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from runnel.cli.addresses import address_form
 from runnel.cli.ending import Ending, ending
 from runnel.cli.screen import Screen
 from runnel.cli.structured_log import log_to_stderr
@@ -47,15 +46,6 @@ SkipGone = Annotated[
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A client's setting, such as security.protocol=SSL."),
-]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        callback=address_form,
-        metavar="HOST:PORT",
-        help="Serve Prometheus metrics, /health and /ready there.",
-    ),
 ]
 Alerts = Annotated[
     list[str] | None,

@@ -8,6 +8,7 @@ import typer
 
 from runnel.cli.ending import ending
 from runnel.cli.nouns import noun
+from runnel.cli.options import Metrics
 from runnel.cli.running import (
     AlertCommand,
     Alerts,
@@ -16,7 +17,6 @@ from runnel.cli.running import (
     Data,
     LogJson,
     Master,
-    Metrics,
     NoScreen,
     Partitions,
     SkipGone,
