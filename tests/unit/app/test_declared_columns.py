@@ -7,34 +7,16 @@ from runnel.app import capturing
 from runnel.capture.forms import STRING
 from runnel.capture.tables import Column, Table, TableId
 from runnel.graph import InvalidDeclaration
+from tests.unit.app.one_table import OneTable
 
 
 def table_of(*columns):
     return Table(TableId("main", "customers"), tuple(Column(name, STRING) for name in columns), (0,))
 
 
-class Source:
-    """A database with one table."""
-
-    database = "shop"
-
-    def __init__(self, *columns):
-        self._table = table_of(*columns)
-        self.is_closed = False
-
-    def tables(self):
-        return [self._table.id]
-
-    def table(self, _):
-        return self._table
-
-    def close(self):
-        self.is_closed = True
-
-
 @pytest.fixture
 def source(monkeypatch):
-    source = Source("id", "name", "city")
+    source = OneTable(table_of("id", "name", "city"))
     monkeypatch.setattr(capturing, "open_source", lambda *_: source)
     return source
 

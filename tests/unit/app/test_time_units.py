@@ -7,31 +7,18 @@ from runnel.app import capturing
 from runnel.capture.forms import MICRO_TIMESTAMP, STRING, TIMESTAMP, ZONED_TIMESTAMP
 from runnel.capture.tables import Column, Table, TableId
 from runnel.graph import InvalidDeclaration
+from tests.unit.app.one_table import OneTable
 
 SCHEMA = "id long, seen timestamp, paid timestamp_ntz, born timestamp"
 POSTGRES = "postgresql://runnel@db.example.org/shop"
 MARIADB = "mariadb://runnel@db.example.org/public"
 
 
-class Source:
-    """A database with one table, whose columns have these forms; the others of the schema are texts."""
-
-    database = "shop"
-
-    def __init__(self, **forms):
-        others = dict.fromkeys(("id", "seen", "paid", "born"), STRING)
-        columns = tuple(Column(name, form) for name, form in {**others, **forms}.items())
-        self._table = Table(TableId("public", "visits"), columns, ())
-        self.is_closed = False
-
-    def tables(self):
-        return [self._table.id]
-
-    def table(self, _):
-        return self._table
-
-    def close(self):
-        self.is_closed = True
+def visits(**forms):
+    """A database whose table has columns of these forms; the others of the schema are texts."""
+    others = dict.fromkeys(("id", "seen", "paid", "born"), STRING)
+    columns = tuple(Column(name, form) for name, form in {**others, **forms}.items())
+    return OneTable(Table(TableId("public", "visits"), columns, ()))
 
 
 def opened(monkeypatch, url, schema, source, **chosen):
@@ -45,7 +32,7 @@ def opened(monkeypatch, url, schema, source, **chosen):
     ("url", "form", "read", "written"), [(POSTGRES, TIMESTAMP, "us", "ms"), (MARIADB, MICRO_TIMESTAMP, "ms", "us")]
 )
 def test_a_time_of_another_unit_is_refused_with_what_to_write(monkeypatch, url, form, read, written):
-    source = Source(seen=form)
+    source = visits(seen=form)
     with pytest.raises(InvalidDeclaration) as refused:
         opened(monkeypatch, url, SCHEMA, source)
     said = f"schema reads the times of public.visits.seen in {read}, and they are written in {written}"
@@ -56,7 +43,7 @@ def test_a_time_of_another_unit_is_refused_with_what_to_write(monkeypatch, url, 
 
 
 def test_times_of_several_units_are_told_by_column(monkeypatch):
-    source = Source(seen=TIMESTAMP, paid=MICRO_TIMESTAMP)
+    source = visits(seen=TIMESTAMP, paid=MICRO_TIMESTAMP)
     with pytest.raises(InvalidDeclaration) as refused:
         opened(monkeypatch, MARIADB, SCHEMA, source)
     units = {"seen": "ms", "paid": "us"}
@@ -65,9 +52,9 @@ def test_times_of_several_units_are_told_by_column(monkeypatch):
 
 
 def test_times_that_are_text_hidden_or_not_declared_as_times_have_no_unit(monkeypatch):
-    source = Source(id=TIMESTAMP, seen=ZONED_TIMESTAMP, paid=TIMESTAMP, born=STRING, other=TIMESTAMP)
+    source = visits(id=TIMESTAMP, seen=ZONED_TIMESTAMP, paid=TIMESTAMP, born=STRING, other=TIMESTAMP)
     opened(monkeypatch, POSTGRES, SCHEMA, source, mask=["visits.paid"])
 
 
 def test_who_reads_bytes_reads_no_times(monkeypatch):
-    opened(monkeypatch, POSTGRES, Raw(), Source(value=TIMESTAMP))
+    opened(monkeypatch, POSTGRES, Raw(), visits(value=TIMESTAMP))
