@@ -75,10 +75,12 @@ class Faults:
 
     def __init__(self) -> None:
         self.down: str | None = None
+        self.ever = False
 
     def __call__(self, error: KafkaError) -> None:
         if error.code() in DOWN:
             self.down = reason_of(error)
+            self.ever = True
 
     def forget(self) -> None:
         self.down = None

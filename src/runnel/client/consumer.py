@@ -162,7 +162,7 @@ class Consumer:
         if self._waiting:
             self._quiet_since = time.monotonic()
             self._faults.forget()
-        elif not self._follow and self._faults.down is not None:
+        elif not self._follow and self._faults.ever:
             self._give_up_in_time()
 
     def _is_wanted(self, message: Message) -> bool:
@@ -196,8 +196,14 @@ class Consumer:
                 raise self._told(error, "committing offsets") from None
 
     def _give_up_in_time(self) -> None:
-        if time.monotonic() - self._quiet_since > self._admin.connection.timeout:
-            raise Unreachable(self._admin.connection.bootstrap, self._faults.down or "")
+        connection = self._admin.connection
+        if time.monotonic() - self._quiet_since <= connection.timeout:
+            return
+        if self._faults.down is not None:
+            raise Unreachable(connection.bootstrap, self._faults.down)
+        # librdkafka tells of the same fault once in 30 seconds: it may have told it before the last records it had.
+        connection.reach()
+        self._quiet_since = time.monotonic()
 
     def _told(self, error: KafkaError | KafkaException, doing: str) -> Exception:
         return told(error, self._admin.connection.bootstrap, doing, topic=self._topic)

@@ -9,6 +9,7 @@ import pytest
 
 from runnel import Broker
 from runnel.client import Admin, Consumer, Producer, RecordsLost, Token, Unreachable
+from runnel.client.connection import Faults
 
 
 @pytest.fixture
@@ -29,10 +30,10 @@ def test_a_record_that_found_no_broker_is_told_with_the_address(broker, capfd):
     address = broker.bootstrap
     producer.produce("orders", b"a")
     broker.stop()
+    producer.send("orders", b"b")
     with pytest.raises(Unreachable, match=f"no broker answers at {address}: ") as caught:
-        producer.produce("orders", b"b")
+        producer.produce("orders", b"c")
     assert caught.value.bootstrap == address
-    producer.send("orders", b"c")
     with pytest.raises(RecordsLost, match=f"1 record was not written: no broker answers at {address}: "):
         producer.close()
     assert capfd.readouterr().err == ""  # librdkafka would log its attempts there
@@ -58,6 +59,21 @@ def test_who_reads_to_the_end_is_told_of_a_broker_that_went_away(broker):
         list(consumer.records(1))
         broker.stop()
         with pytest.raises(Unreachable, match=f"no broker answers at {address}: "):
+            list(consumer)
+
+
+def test_one_whose_last_records_came_after_the_fault_is_told_in_time_as_well(broker, monkeypatch):
+    address = broker.bootstrap
+    with Producer(address) as producer:
+        producer.produce("orders", b"a")
+        producer.produce("orders", b"b")
+    # As if forgotten, for those that came after it.
+    monkeypatch.setattr(Faults, "__call__", lambda faults, _: setattr(faults, "ever", True))
+    with Consumer(address, "orders", settings={"fetch.message.max.bytes": 1}) as consumer:
+        object.__setattr__(consumer._admin.connection, "timeout", 0.5)  # how long it may be gone
+        consumer._ends["orders", 0] = 3  # so that it waits for one that the broker never gives
+        broker.stop()
+        with pytest.raises(Unreachable, match=f"no broker answers at {address}: connection refused"):
             list(consumer)
 
 
