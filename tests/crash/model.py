@@ -4,6 +4,9 @@
 lives through the same one up to the n-th file operation, where the power goes out: then the log is opened again from
 what the disk kept, compared with the model, and the history goes on.
 
+`World(seed, n, whole)` does not look again, before its crash, at what `whole`, the history without a crash, has looked
+at; `file_operations` tells whether both went the same way.
+
 The model keeps, for each partition, the batches in three states:
     visible   answered and readable; after a crash they must be there (of a relaxed topic: those that were synced)
     waiting   submitted and not answered: after a crash they may be there, in their order, without a gap
@@ -87,11 +90,15 @@ class Modelled:
 
 
 class World:
-    def __init__(self, seed: int, crash_at: int | None = None) -> None:
+    def __init__(self, seed: int, crash_at: int | None = None, whole: World | None = None) -> None:
         self.chance = random.Random(seed)
+        self.whole = whole
+        self.looks = 0
+        self.acting: set[int] = set()  # looks that changed files: what was found damaged is made anew when it is read
         self.seed = seed
         self.crash_at = crash_at
-        self.operations = 0  # of the disks before the present one
+        self.earlier: list[str] = []  # file operations of the disks before the present one
+        self.before_crash: list[str] | None = None  # file operations until the first power cut
         self.crashes = 0
         self.faulty = False
         self.clock = StoppedClock()
@@ -127,14 +134,14 @@ class World:
                 self._surviving(self.chance.choices(*zip(*self._actions(), strict=True))[0])
             self._surviving(self._check_all)
             self._surviving(self._stop_cleanly)
-            self._surviving(self._check_all)
         except Exception as error:
             raise AssertionError(self._explained(error)) from error
         return self
 
     @property
-    def operations_in_all(self) -> int:
-        return self.operations + self.files.operations
+    def file_operations(self) -> list[str]:
+        """Until the power went out, or until the end."""
+        return self.before_crash if self.before_crash is not None else self.earlier + self.files.history
 
     def _actions(self) -> list[tuple[Callable[[], None], int]]:
         return [
@@ -189,18 +196,19 @@ class World:
 
     def _after_a_crash(self) -> FaultyFiles:
         """What the disk kept after a power cut; or only the process died, and what it wrote is not lost yet."""
+        self.before_crash = self.file_operations
         self.crashes += 1
         if self.chance.random() < 0.3:
             return self.files.kill()
         return self.files.crash(random.Random(self.seed * 1_000_003 + self.crashes))
 
     def _replace_disk(self, files: FaultyFiles) -> None:
-        self.operations += self.files.operations
+        self.earlier += self.files.history
         self.files = files
         self.files.capacity = None
         self.faulty = False
         if self.crash_at is not None and not self.crashes:
-            self.files.crash_at = self.crash_at - self.operations
+            self.files.crash_at = self.crash_at - len(self.earlier)
 
     def _lose_power(self) -> None:
         self.story.append("power cut")
@@ -548,14 +556,23 @@ class World:
         partition, model = self._partition(name), self.models[name]
         visible = self._records(model.visible, model.start)
         model.visible = [batch for batch in model.visible if batch.end > model.start] or model.visible[-1:]
+        self.looks += 1
+        if self.whole is None or self.crashes or self.looks in self.whole.acting:
+            before = self.files.operations
+            self._look_at(name, partition, model, visible)
+            if self.files.operations > before:
+                self.acting.add(self.looks)
+
+    def _look_at(self, name: str, partition: Partition, model: Modelled, visible: list[Record]) -> None:
+        chance = random.Random(f"{self.seed} {self.looks}")  # of its own: who does not look changes no history
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
         assert list(partition.records()) == visible, f"{name} does not hold what was written"
-        for offset in {model.start, model.end, self.chance.randint(model.start, model.end)}:
-            self._check_read(partition, model, offset)
+        for offset in {model.start, model.end, chance.randint(model.start, model.end)}:
+            self._check_read(partition, model, offset, max_bytes=chance.choice([1, 500, 10_000]))
         for offset in (model.start - 1, model.end + 1):
             self._check_out_of_range(partition, offset)
         times = [record.timestamp for record in visible]
-        for time in self.chance.sample(times, min(1, len(times))):
+        for time in chance.sample(times, min(1, len(times))):
             for asked in (time, time + 1):
                 expected = next((record for record in visible if record.timestamp >= asked), None)
                 assert partition.find_time(asked) == expected, f"{name} at time {asked}"
@@ -563,8 +580,8 @@ class World:
         expected = next((record for record in visible if record.timestamp == largest), None)
         assert partition.find_largest_time() == expected
 
-    def _check_read(self, partition: Partition, model: Modelled, offset: int) -> None:
-        batches = partition.read(offset, max_bytes=self.chance.choice([1, 500, 10_000]))
+    def _check_read(self, partition: Partition, model: Modelled, offset: int, max_bytes: int) -> None:
+        batches = partition.read(offset, max_bytes)
         if offset == model.end:
             assert not batches.data
             return

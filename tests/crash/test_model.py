@@ -16,9 +16,11 @@ def live_through(seed: int, rounds: int) -> None:
     chance = random.Random(seed)
     for _ in range(rounds):
         world_seed = chance.randrange(2**32)
-        operations = World(world_seed).run().operations_in_all
-        for crash_at in range(1, operations + 1):
-            World(world_seed, crash_at).run()
+        whole = World(world_seed).run()
+        for crash_at in range(1, len(whole.file_operations) + 1):
+            crashed = World(world_seed, crash_at, whole).run()
+            same = crashed.file_operations == whole.file_operations[:crash_at]
+            assert same, f"World({world_seed}, {crash_at}) went another way before its crash"
 
 
 @pytest.mark.parametrize("share", range(SHARES))

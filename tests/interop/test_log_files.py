@@ -70,7 +70,7 @@ def test_kafka_reads_logs_that_survived_faults_and_power_cuts(tmp_path: Path, se
     chance = Random(seed)
     for number in range(12):
         world_seed = chance.randrange(2**32)
-        operations = World(world_seed).run(steps=14).operations_in_all
+        operations = len(World(world_seed).run(steps=14).file_operations)
         world = World(world_seed, chance.randrange(1, operations)).run(steps=14)
         world.log.close()
         copy_out(world.files, tmp_path / str(number))
