@@ -2,6 +2,9 @@
 
 The bytes of a record are a few varints, its key, another varint, its value, and its headers. The varints of all records
 are made at once, and Arrow joins the columns: what it makes is the batch.
+
+An operation on arrays takes some microseconds, however short they are, and a batch takes many. A few rows are encoded
+one by one.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.client.bodies import BATCH_BYTES, OVERHEAD_BYTES, Body, now
-from runnel.records import Contents
+from runnel.client.bodies import BATCH_BYTES, OVERHEAD_BYTES, Body, bodies, now
+from runnel.records import NO_TIMESTAMP, Contents, Record
 from runnel.records.record import NO_HEADERS, encode_headers
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -23,6 +26,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 JOINED = pa.binary()
 LONGEST_VARINT = 10
+FEW_ROWS = 64
 
 
 def column_bodies(
@@ -34,6 +38,9 @@ def column_bodies(
     list<struct<key, value>>.
     """
     count = len(values)
+    if count <= FEW_ROWS:
+        yield from bodies(_records(values, keys, timestamps, headers), batch_bytes=batch_bytes)
+        return
     values = _binary(values)
     keys = pa.nulls(count, JOINED) if keys is None else _binary(keys)
     times = _times(timestamps, count)
@@ -45,6 +52,17 @@ def column_bodies(
         rows = slice(start, stop)
         own = NO_HEADERS if suffixes is None else suffixes[rows]
         yield _body(values[rows], keys[rows], times[rows], own)
+
+
+def _records(values: Any, keys: Any, timestamps: Any, headers: Any) -> Iterator[Record]:
+    count = len(values)
+    values = _binary(values).to_pylist()
+    keys = [None] * count if keys is None else _binary(keys).to_pylist()
+    times = [None] * count if timestamps is None else _milliseconds(timestamps).to_pylist()
+    rows = [()] * count if headers is None else headers.to_pylist()
+    for value, key, time, row in zip(values, keys, times, rows, strict=True):
+        own = tuple((header["key"], header["value"]) for header in row or ())
+        yield Record(value, key, NO_TIMESTAMP if time is None else time, own)
 
 
 def _cuts(ends: Numbers, batch_bytes: int) -> Iterator[tuple[int, int]]:
@@ -138,8 +156,12 @@ def _times(timestamps: Any, count: int) -> Numbers:
         return np.full(count, now(), np.int64)
     if isinstance(timestamps, pa.ChunkedArray):
         timestamps = timestamps.combine_chunks()
-    found: Numbers = pc.fill_null(timestamps.cast(pa.int64()), now()).to_numpy(zero_copy_only=False)
+    found: Numbers = pc.fill_null(_milliseconds(timestamps), now()).to_numpy(zero_copy_only=False)
     return found
+
+
+def _milliseconds(timestamps: Any) -> Any:
+    return timestamps if timestamps.type == pa.int64() else timestamps.cast(pa.int64())
 
 
 def _header_bytes(headers: Any) -> Any:
