@@ -190,12 +190,13 @@ def test_records_and_columns_arrive_alike(cluster, transaction, wide):
 # --- answers that get lost
 
 
-def test_nothing_is_written_twice_or_lost_when_answers_get_lost(cluster, transaction, wide, monkeypatch):
+@pytest.mark.parametrize("announce", [True, False])
+def test_nothing_is_written_twice_or_lost_when_answers_get_lost(cluster, transaction, wide, monkeypatch, announce):
     expected = {partition: [] for partition in range(3)}
     with lost_answers(monkeypatch, every=3) as lost:
         for number in range(8):
-            ticket = transaction.begin(places(wide, 0, 1, 2))
-            texts = [b"%d %d" % (number, each) for each in range(30)]
+            ticket = transaction.begin(places(wide, 0, 1, 2), announce=announce)
+            texts = [b"%d %d" % (number, each) for each in range(30 + 7 * number)]  # not always as many batches
             contents = {place: bodies(map(Record, texts), batch_bytes=200) for place in places(wide, 0, 1, 2)}
             write(cluster, ticket, contents)
             if number % 3 == 2:
@@ -372,6 +373,94 @@ def test_whoever_took_over_after_the_time_out_stays(cluster, name, topic, overdu
     assert final_values(cluster, topic) == [b"of the successor"]
 
 
+# --- not announced: a partition joins with its first batch, where transactions are of the second generation
+
+
+def test_what_is_not_announced_is_one_transaction_with_one_question_less(
+    cluster, transaction, topic, wide, generation, monkeypatch
+):
+    committed(cluster, transaction, topic, b"before")
+    transaction.init()
+    asked = []
+    send = Wire.send
+
+    def noted(self, api_key, *given, **named):
+        asked.append(Api(api_key))
+        return send(self, api_key, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wire, "send", noted)
+        ticket = transaction.begin([*places(topic, 0), *places(wide, 1)], announce=False)
+        write(cluster, ticket, {(topic, 0): of(b"a"), (wide, 1): of(b"b")})
+        transaction.joined()
+    is_first = generation is Generation.FIRST
+    assert asked.count(Api.ADD_PARTITIONS_TO_TXN) == is_first  # Kafka may ask to write again while the last one ends
+    assert (values(cluster, topic), values(cluster, wide, 1)) == ([b"before"], [])
+    wider = transaction.widen(ticket, places(wide, 2))
+    write(cluster, wider, {(wide, 2): of(b"c")})
+    transaction.commit()
+    assert final_values(cluster, topic) == [b"before", b"a"]
+    assert [final_values(cluster, wide, partition) for partition in range(3)] == [[], [b"b"], [b"c"]]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_writer_that_was_left_behind_by_what_was_not_announced_is_refused(cluster, transaction, topic, is_written):
+    """Whether the cluster has ever heard of its transaction or not: its partition does not join the next one."""
+    ticket = transaction.begin([(topic, 0)], announce=False)
+    if is_written:
+        write(cluster, ticket, {(topic, 0): of(b"in time")})
+        transaction.commit()
+    else:
+        transaction.abort()
+    expected = final_values(cluster, topic)
+    late = {(topic, 0): int(is_written)}
+    with pytest.raises((Fenced, TransactionLost)):
+        write(cluster, ticket, {(topic, 0): of(b"late")}, sequences=late)
+    following = transaction.begin([(topic, 0)], announce=False)
+    with pytest.raises(Fenced):
+        write(cluster, ticket, {(topic, 0): of(b"later")}, sequences=late)
+    write(cluster, following, {(topic, 0): of(b"next")})
+    with pytest.raises(Fenced):
+        write(cluster, ticket, {(topic, 0): of(b"latest")}, sequences=late)
+    transaction.commit()
+    assert final_values(cluster, topic) == [*expected, b"next"]
+
+
+def test_what_is_not_announced_is_aborted_by_the_next_owner_who_fences_the_first(cluster, transaction, topic, name):
+    ticket = transaction.begin([(topic, 0)], announce=False)
+    write(cluster, ticket, {(topic, 0): of(b"of the first")})
+    second = Transaction(cluster, name)
+    second.init()
+    with pytest.raises(Fenced):
+        write(cluster, ticket, {(topic, 0): of(b"more of the first")}, sequences={(topic, 0): 1})
+    with pytest.raises(Fenced):
+        transaction.commit()
+    committed(cluster, second, topic, b"of the second")
+    third = Transaction(cluster, name)
+    third.init()
+
+    def write_unheard_of():  # nobody is asked before, unless it is of the first generation
+        write(cluster, second.begin([(topic, 0)], announce=False), {(topic, 0): of(b"never")})
+
+    with pytest.raises(Fenced):
+        write_unheard_of()
+    assert final_values(cluster, topic) == [b"of the second"]
+
+
+def test_nothing_cannot_be_committed_if_it_is_not_announced_and_the_next_one_can(
+    cluster, transaction, topic, generation
+):
+    transaction.begin([(topic, 0)], announce=False)
+    if generation is Generation.SECOND:
+        with pytest.raises(TransactionLost):
+            transaction.commit()
+    else:
+        transaction.commit()
+    transaction.init()
+    committed(cluster, transaction, topic, b"next")
+    assert final_values(cluster, topic) == [b"next"]
+
+
 # --- what is wrong
 
 
@@ -409,3 +498,5 @@ def test_an_end_without_a_beginning_is_told(cluster, name):
         transaction.commit()
     with pytest.raises(NothingOpen, match="has no open transaction to abort"):
         transaction.abort()
+    with pytest.raises(NothingOpen, match="has no open transaction to write to"):
+        transaction.joined()

@@ -33,7 +33,7 @@ from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
 from runnel.capture.signals import Signals
 from runnel.capture.state import State, read_state, topic_of
 from runnel.client.admin import Admin
-from runnel.client.bodies import Body
+from runnel.client.bodies import Body, bodies
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
 from runnel.client.columns import HEADERS
@@ -46,7 +46,7 @@ from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
 from runnel.errors import RunnelError
-from runnel.records import Codec
+from runnel.records import Codec, Record
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class Publisher:
         for divided in (each for part in parts for each in self._divided(part, state().position)):
             if held and ticket is not None:
                 with durable("capture.write"):
-                    sequences |= write(self._cluster, ticket, held, codec=self._codec, sequences=sequences)
+                    sequences |= self._write_contents(ticket, held, sequences)
             ticket = self._with_places(ticket, [*divided, own])
             held = {
                 place: column_bodies(*columns, batch_bytes=self._limits.batch_bytes(place[0]))
@@ -175,17 +175,22 @@ class Publisher:
 
     def _with_places(self, ticket: Ticket | None, places: list[Place]) -> Ticket:
         if ticket is None:
-            return self._transaction.begin(places)
+            return self._transaction.begin(places, announce=False)
         new = [place for place in places if place not in ticket.places]
         return self._transaction.widen(ticket, new) if new else ticket
 
     def _write_last(
         self, ticket: Ticket, held: Contents, own: Place, state: State, sequences: Mapping[Place, int]
     ) -> None:
-        keys, values = zip(*state.changes_from(self.state), strict=True)
-        body = column_bodies(pa.array(values, pa.string()), pa.array(keys, pa.string()))
+        changes = state.changes_from(self.state)
+        body = bodies(Record(None if value is None else value.encode(), key.encode()) for key, value in changes)
         with durable("capture.write") if held else nullcontext(), durable("capture.state"):
-            write(self._cluster, ticket, {**held, own: body}, codec=self._codec, sequences=sequences)
+            self._write_contents(ticket, {**held, own: body}, sequences)
+
+    def _write_contents(self, ticket: Ticket, contents: Contents, sequences: Mapping[Place, int]) -> dict[Place, int]:
+        following = write(self._cluster, ticket, contents, codec=self._codec, sequences=sequences)
+        self._transaction.joined()
+        return following
 
     def _divided(self, outgoing: Outgoing, position: Position | None) -> list[Divided]:
         """The records by partition, and those that are put aside. Those without a key are in the first one, so that

@@ -10,6 +10,10 @@ A transaction belongs to a producer id and an epoch, not to a connection. Every 
 own, so a writer that was left behind by an earlier one is refused. Where the cluster's transactions are of the second
 generation, the end of each gives the next epoch; where they are of the first, it is asked for when one begins.
 
+Where they are of the second generation, a partition joins with the first batch that is written to it. So a transaction
+need not be announced to its coordinator (`announce=False`), which saves a question for each. It is for one whose writer
+is near: the cluster does not know that it is open before something was written, and then `joined` is to be called.
+
 Commit only when no writer is at work any more: Kafka refuses them from the moment that a partition has the marker of
 the end, which is a little later than the end.
 
@@ -71,6 +75,7 @@ class Transaction:
         self._epoch = NO_EPOCH
         self._is_used = False  # whether a transaction was begun with this epoch
         self._is_open = False
+        self._is_announced = False
         self._is_ongoing = False  # its coordinator knows that it is open, and knows of no end
         self._began = 0.0
 
@@ -89,8 +94,12 @@ class Transaction:
         else:
             self._next_epoch()
 
-    def begin(self, places: Iterable[Place]) -> Ticket:
-        """Open a transaction for these partitions; the ticket is for their writers."""
+    def begin(self, places: Iterable[Place], *, announce: bool = True) -> Ticket:
+        """Open a transaction for these partitions; the ticket is for their writers.
+
+        One that is not announced, where that can be, is open for its cluster from its first batch on. If there is none,
+        it cannot be committed: TransactionLost.
+        """
         if self._producer_id == NO_ID:
             self._initialise()
         if self._is_used:
@@ -100,17 +109,22 @@ class Transaction:
         self._is_ongoing = False
         self._began = _now()
         deadline = time.time() + self.timeout
-        doing = f'beginning a transaction of "{self.id}"'
-        self._settled(lambda: self._add(wanted, doing))
-        self._is_ongoing = bool(wanted)
+        self._is_announced = announce or self._generation is Generation.FIRST
+        self._join(wanted, f'beginning a transaction of "{self.id}"')
+        self._is_ongoing = self._is_announced and bool(wanted)
         return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted, deadline)
 
     def widen(self, ticket: Ticket, places: Iterable[Place]) -> Ticket:
         """More partitions for the transaction that is open; the ticket for those who write to them."""
         self._refuse_unless_open("widen")
         wanted = frozenset(places)
-        self._settled(lambda: self._add(wanted, f'adding partitions to the transaction of "{self.id}"'))
+        self._join(wanted, f'adding partitions to the transaction of "{self.id}"')
         return ticket._replace(places=ticket.places | wanted)
+
+    def joined(self) -> None:
+        """Something was written into the transaction that is open: its coordinator knows of it now."""
+        self._refuse_unless_open("write to")
+        self._is_ongoing = True
 
     def commit(self) -> None:
         """Make all that was written visible, at once. To be called when every writer is done.
@@ -167,6 +181,13 @@ class Transaction:
         told = self._ask(Api.API_VERSIONS, SOFTWARE, doing)
         level = next((each["max_version_level"] for each in told["finalized_features"] if each["name"] == FEATURE), 0)
         return Generation.SECOND if level >= Generation.SECOND else Generation.FIRST
+
+    def _join(self, places: frozenset[Place], doing: str) -> None:
+        """Announce the partitions; or look only whether they are there, if they join with what is written to them."""
+        if self._is_announced:
+            self._settled(lambda: self._add(places, doing))
+        else:
+            self._cluster.settled(lambda: self._cluster.by_leader(places))
 
     def _add(self, places: frozenset[Place], doing: str) -> None:
         topics: dict[str, list[int]] = {}

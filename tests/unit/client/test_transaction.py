@@ -46,7 +46,7 @@ def described(epoch=EPOCH + 1, state="CompleteAbort", producer=ID, code=ErrorCod
 
 
 @contextmanager
-def opened(monkeypatch, *ends, known, generation=Generation.FIRST, seconds=700, epoch=EPOCH):
+def opened(monkeypatch, *ends, known, generation=Generation.FIRST, seconds=700, epoch=EPOCH, announce=True):
     """A transaction that has been open for so long, and how its coordinator answers to its ends."""
     clock = [0.0]
     monkeypatch.setattr(transactions, "_now", lambda: clock[0])
@@ -65,7 +65,7 @@ def opened(monkeypatch, *ends, known, generation=Generation.FIRST, seconds=700, 
         found = {"key": "shop", "node_id": 1, "host": host, "port": port, "error_code": 0, "error_message": None}
         broker.answers[Api.FIND_COORDINATOR] = [{"throttle_time": 0, "coordinators": [found]}]
         transaction = Transaction(cluster, "shop", timeout=600)
-        transaction.begin([PLACE])
+        transaction.begin([PLACE], announce=announce)
         clock[0] = seconds
         yield transaction, broker
 
@@ -139,6 +139,32 @@ def test_one_that_never_began_is_given_up(monkeypatch):
         with pytest.raises(Fenced):
             transaction.init()
     assert not asked(broker, Api.DESCRIBE_TRANSACTIONS)
+
+
+def test_one_that_was_not_announced_goes_on_if_something_was_written(monkeypatch):
+    given = {"known": described(), "generation": Generation.SECOND, "announce": False}
+    with opened(monkeypatch, FENCED, **given) as (transaction, broker):
+        transaction.joined()
+        with pytest.raises(Overdue):
+            transaction.commit()
+        ticket = transaction.begin([PLACE], announce=False)
+    assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
+    assert not asked(broker, Api.ADD_PARTITIONS_TO_TXN)
+
+
+def test_one_that_was_not_announced_and_of_which_nothing_is_known_to_be_written_is_given_up(monkeypatch):
+    """Its coordinator may never have had it open: then the time-out was not its own."""
+    given = {"known": described(), "generation": Generation.SECOND, "announce": False}
+    with opened(monkeypatch, FENCED, **given) as (transaction, broker), pytest.raises(Fenced):
+        transaction.init()
+    assert not asked(broker, Api.DESCRIBE_TRANSACTIONS)
+
+
+def test_one_of_the_first_generation_is_announced_always(monkeypatch):
+    given = {"known": described(), "announce": False}
+    with opened(monkeypatch, FENCED, **given) as (transaction, broker), pytest.raises(Overdue):
+        transaction.commit()
+    assert len(asked(broker, Api.ADD_PARTITIONS_TO_TXN)) == 1
 
 
 def test_the_last_epoch_is_left_to_the_cluster(monkeypatch):
