@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.client import RecordTooLarge, Refused, Transactions, UnknownTopic, positions
+from runnel.client import transaction as transactions
 from runnel.client.bodies import bodies
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
@@ -57,6 +58,12 @@ def transaction(cluster, name, generation):
     transaction.init()
     assert transaction.generation is generation
     return transaction
+
+
+@pytest.fixture
+def unannounced(monkeypatch):
+    """Nothing is announced that need not be, also right behind an end."""
+    monkeypatch.setattr(transactions, "MARKED_SECONDS", 0.0)
 
 
 def places(topic, *partitions):
@@ -190,6 +197,7 @@ def test_records_and_columns_arrive_alike(cluster, transaction, wide):
 # --- answers that get lost
 
 
+@pytest.mark.usefixtures("unannounced")
 @pytest.mark.parametrize("announce", [True, False])
 def test_nothing_is_written_twice_or_lost_when_answers_get_lost(cluster, transaction, wide, monkeypatch, announce):
     expected = {partition: [] for partition in range(3)}
@@ -376,6 +384,7 @@ def test_whoever_took_over_after_the_time_out_stays(cluster, name, topic, overdu
 # --- not announced: a partition joins with its first batch, where transactions are of the second generation
 
 
+@pytest.mark.usefixtures("unannounced")
 def test_what_is_not_announced_is_one_transaction_with_one_question_less(
     cluster, transaction, topic, wide, generation, monkeypatch
 ):
@@ -403,6 +412,7 @@ def test_what_is_not_announced_is_one_transaction_with_one_question_less(
     assert [final_values(cluster, wide, partition) for partition in range(3)] == [[], [b"b"], [b"c"]]
 
 
+@pytest.mark.usefixtures("unannounced")
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_writer_that_was_left_behind_by_what_was_not_announced_is_refused(cluster, transaction, topic, is_written):
     """Whether the cluster has ever heard of its transaction or not: its partition does not join the next one."""
@@ -426,6 +436,7 @@ def test_a_writer_that_was_left_behind_by_what_was_not_announced_is_refused(clus
     assert final_values(cluster, topic) == [*expected, b"next"]
 
 
+@pytest.mark.usefixtures("unannounced")
 def test_what_is_not_announced_is_aborted_by_the_next_owner_who_fences_the_first(cluster, transaction, topic, name):
     ticket = transaction.begin([(topic, 0)], announce=False)
     write(cluster, ticket, {(topic, 0): of(b"of the first")})
@@ -447,6 +458,7 @@ def test_what_is_not_announced_is_aborted_by_the_next_owner_who_fences_the_first
     assert final_values(cluster, topic) == [b"of the second"]
 
 
+@pytest.mark.usefixtures("unannounced")
 def test_nothing_cannot_be_committed_if_it_is_not_announced_and_the_next_one_can(
     cluster, transaction, topic, generation
 ):

@@ -12,7 +12,9 @@ generation, the end of each gives the next epoch; where they are of the first, i
 
 Where they are of the second generation, a partition joins with the first batch that is written to it. So a transaction
 need not be announced to its coordinator (`announce=False`), which saves a question for each. It is for one whose writer
-is near: the cluster does not know that it is open before something was written, and then `joined` is to be called.
+is near: the cluster does not know that it is open before something was written, and then `joined` is to be called. One
+that follows another one at once is announced all the same, unless the cluster is Runnel's: Kafka answers an end before
+its markers are written, and lets a batch wait for 20 ms that comes meanwhile, where one who announces is told at once.
 
 Commit only when no writer is at work any more: Kafka refuses them from the moment that a partition has the marker of
 the end, which is a little later than the end.
@@ -26,6 +28,7 @@ another one had come. Where it is sure that none has, that is Overdue, and not F
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
@@ -48,6 +51,7 @@ from runnel.client.wire import SOFTWARE
 from runnel.errors import Permanent, Transient
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.own import OwnApi
 from runnel.protocol.versions import Api
 
 Answer = TypeVar("Answer")
@@ -57,6 +61,7 @@ FEATURE = "transaction.version"
 OWN_EPOCH_SINCE = 3  # the version of InitProducerId to which a producer can bring its id and epoch
 FOR_CLIENTS = 3  # the newest version of AddPartitionsToTxn that is not for brokers alone
 ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})  # states, by Kafka's names
+MARKED_SECONDS = 0.02  # after which an end that was answered is taken to have its markers
 LAST_EPOCH = 2**15 - 2  # that a client may have
 # Where there is one, a clock that goes on while the machine sleeps.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -76,6 +81,8 @@ class Transaction:
         self._is_used = False  # whether a transaction was begun with this epoch
         self._is_open = False
         self._is_announced = False
+        self._is_ended_whole = False  # whether an end has its markers when it is answered
+        self._ended = -math.inf
         self._is_ongoing = False  # its coordinator knows that it is open, and knows of no end
         self._began = 0.0
 
@@ -109,7 +116,7 @@ class Transaction:
         self._is_ongoing = False
         self._began = _now()
         deadline = time.time() + self.timeout
-        self._is_announced = announce or self._generation is Generation.FIRST
+        self._is_announced = announce or not self._can_join_by_writing
         self._join(wanted, f'beginning a transaction of "{self.id}"')
         self._is_ongoing = self._is_announced and bool(wanted)
         return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted, deadline)
@@ -148,6 +155,7 @@ class Transaction:
     def _initialise(self) -> None:
         doing = f'initialising "{self.id}"'
         self._generation = self._settled(lambda: self._find_generation(doing))
+        self._is_ended_whole = self._settled(lambda: self._is_runnel(doing))
         self._settled(lambda: self._ask_epoch(NO_ID, NO_EPOCH, doing))
 
     def _next_epoch(self) -> None:
@@ -181,6 +189,17 @@ class Transaction:
         told = self._ask(Api.API_VERSIONS, SOFTWARE, doing)
         level = next((each["max_version_level"] for each in told["finalized_features"] if each["name"] == FEATURE), 0)
         return Generation.SECOND if level >= Generation.SECOND else Generation.FIRST
+
+    def _is_runnel(self, doing: str) -> bool:
+        coordinator = self._coordinator or self._cluster.coordinator(self.id, doing)
+        with self._cluster.wire(coordinator.address) as wire:
+            return wire.serves(OwnApi.COMPACT_TOPIC)
+
+    @property
+    def _can_join_by_writing(self) -> bool:
+        if self._generation is Generation.FIRST:
+            return False
+        return self._is_ended_whole or _now() - self._ended >= MARKED_SECONDS
 
     def _join(self, places: frozenset[Place], doing: str) -> None:
         """Announce the partitions; or look only whether they are there, if they join with what is written to them."""
@@ -233,6 +252,7 @@ class Transaction:
                 raise Overdue(self.id, "its coordinator", overdue)
         self._check(answer["error_code"], doing)
         self._is_open = False
+        self._ended = _now()
         if self._generation is Generation.SECOND:
             self._producer_id, self._epoch = answer["producer_id"], answer["producer_epoch"]
             self._is_used = False
@@ -259,6 +279,7 @@ class Transaction:
         if not is_aborted or not 1 <= epoch - self._epoch <= most or epoch > LAST_EPOCH:
             return False
         self._epoch = epoch
+        self._ended = _now()
         self._is_used = self._is_open = self._is_ongoing = False
         return True
 

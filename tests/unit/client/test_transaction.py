@@ -147,9 +147,9 @@ def test_one_that_was_not_announced_goes_on_if_something_was_written(monkeypatch
         transaction.joined()
         with pytest.raises(Overdue):
             transaction.commit()
+        assert not asked(broker, Api.ADD_PARTITIONS_TO_TXN)
         ticket = transaction.begin([PLACE], announce=False)
     assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
-    assert not asked(broker, Api.ADD_PARTITIONS_TO_TXN)
 
 
 def test_one_that_was_not_announced_and_of_which_nothing_is_known_to_be_written_is_given_up(monkeypatch):
@@ -165,6 +165,16 @@ def test_one_of_the_first_generation_is_announced_always(monkeypatch):
     with opened(monkeypatch, FENCED, **given) as (transaction, broker), pytest.raises(Overdue):
         transaction.commit()
     assert len(asked(broker, Api.ADD_PARTITIONS_TO_TXN)) == 1
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(0.01, 1), (0.03, 0)])
+def test_one_right_behind_another_is_announced_where_markers_may_be_on_their_way(monkeypatch, seconds, asks):
+    given = {"known": described(), "generation": Generation.SECOND, "announce": False, "seconds": 10}
+    with opened(monkeypatch, ended(ErrorCode.NONE), **given) as (transaction, broker):
+        transaction.commit()
+        monkeypatch.setattr(transactions, "_now", lambda: 10 + seconds)
+        transaction.begin([PLACE], announce=False)
+    assert len(asked(broker, Api.ADD_PARTITIONS_TO_TXN)) == asks
 
 
 def test_the_last_epoch_is_left_to_the_cluster(monkeypatch):
