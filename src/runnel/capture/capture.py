@@ -150,7 +150,7 @@ class Capture:
         if not position.index or self._source.counts_unchosen:
             return
         if any(str(table) not in self.state.tables for table in self._source.tables()):
-            changes = Narrowed(self._source.changes(position), self.state.tables)
+            changes = Narrowed(self._changes(position), self.state.tables)
             self._tell_before_reading(changes, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:
@@ -192,7 +192,7 @@ class Capture:
 
     def _catch_up(self, position: Position, snapshot: Snapshot) -> None:
         """Tell what happened since the snapshot that was not read to its end."""
-        changes = self._source.changes(position, snapshot.position)
+        changes = self._changes(position, snapshot.position)
         self._tell_before_reading(changes, position, lambda: self.state.position == snapshot.position)
 
     def _tell_before_reading(self, changes: Changes, position: Position, is_done: Callable[[], bool]) -> None:
@@ -270,10 +270,9 @@ class Capture:
     # --- the stream
 
     def _stream(self) -> None:
-        self._keep(remembered(self.state, self._source, self._envelope))
         position = self.state.position
         assert position is not None  # it was written when the capture began
-        changes = self._source.changes(position)
+        changes = self._changes(position)
         stream = self._stream_from(position)
         reading = Incremental(self._source, self._envelope, chunk=self._reading.chunk, rate=self._reading.rate)
         self.is_streaming.set()
@@ -284,6 +283,10 @@ class Capture:
                 self._pass_on(changes.read(seconds), stream, reading)
         finally:
             changes.close()
+
+    def _changes(self, after: Position, until: Position | None = None) -> Changes:
+        self._keep(remembered(self.state, self._source, self._envelope))
+        return self._source.changes(after, until)
 
     def _stream_from(self, position: Position, left_out: Container[str] = ()) -> Stream:
         return Stream(

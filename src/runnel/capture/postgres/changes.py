@@ -6,8 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from runnel.capture.events import Began, Change, Ended, Event, Mark, Message, Passed, Position, Redefined, Truncated
+from runnel.capture.events import (
+    Began,
+    Change,
+    Ended,
+    Event,
+    Gone,
+    Mark,
+    Message,
+    Passed,
+    Position,
+    Redefined,
+    Truncated,
+)
 from runnel.capture.postgres.chunks import MARK_PREFIX
+from runnel.capture.postgres.identities import Identities
 from runnel.capture.postgres.pgoutput import (
     Begin,
     Commit,
@@ -20,7 +33,7 @@ from runnel.capture.postgres.pgoutput import (
     decode,
 )
 from runnel.capture.postgres.replication import HEADER, LOG, end_of, place_of
-from runnel.capture.tables import UNCHANGED, UNKNOWN, Row, Table, TableId
+from runnel.capture.tables import UNCHANGED, UNKNOWN, Row, Table
 
 PASSED_SECONDS: Final = 1.0
 
@@ -49,7 +62,7 @@ class PostgresChanges:
         self,
         messages: Messages,
         define: Callable[[Relation], tuple[Table, bool]],
-        chosen: Callable[[TableId], bool],
+        identities: Identities,
         at: Callable[[int], Mapping[str, Any]],
         after: Position,
         until: Mapping[str, Any] | None = None,
@@ -58,13 +71,14 @@ class PostgresChanges:
     ) -> None:
         self._messages = messages
         self._define = define
-        self._chosen = chosen
+        self._identities = identities
         self._at = at
         self._until = until
         self._end = None if until is None else int(until["lsn"])
         self._closing = closing
         self._marks = marks
-        self._relations: dict[int, Shown | None] = {}
+        # A relation is looked at with its first change. That of a partition comes with its table's, and has none.
+        self._relations: dict[int, Relation | Shown | None] = {}
         self._is_inside = after.index > 0  # until the transaction is over in which reading goes on
         self._last = self._passed = int(after.at["lsn"])  # the end of the last transaction; what the server went past
         self._passed_at = -PASSED_SECONDS
@@ -75,6 +89,8 @@ class PostgresChanges:
         self._mark: str | None = None  # what the transaction marks
 
     def read(self, seconds: float) -> Sequence[Event]:
+        if self._is_done:
+            self._identities.check()
         events: list[Event] = []
         for data in () if self._is_done else self._messages.read(seconds):
             if data[0] == LOG:
@@ -98,6 +114,8 @@ class PostgresChanges:
         message = decode(data, HEADER)
         if isinstance(message, (Insert, Update, Delete)):
             shown = self._relations[message.relation]
+            if isinstance(shown, Relation):
+                shown = self._relate(shown, events)
             if shown is not None:
                 if not self._is_told:
                     self._tell_beginning(events)
@@ -107,7 +125,7 @@ class PostgresChanges:
         elif isinstance(message, Commit):
             self._complete(message, events)
         elif isinstance(message, Relation):
-            self._relate(message, events)
+            self._relations[message.oid] = message
         elif isinstance(message, Truncate):
             self._truncate(message, place_of(data)[0], events)
         elif isinstance(message, Emitted):
@@ -146,32 +164,48 @@ class PostgresChanges:
         if self._is_told:
             self._is_inside = False
             self._last = commit.end_lsn
+            events.extend(self._gone())
             events.append(Ended(_name(self._begin), self._at(commit.end_lsn), commit.micros))
-        elif self._mark is not None and not self._is_inside:
-            self._last = commit.end_lsn
-            events.append(Passed(self._at(commit.end_lsn)))
+        elif not self._is_inside:
+            self._complete_untold(commit, events)
         if self._mark is not None:
             events.append(Mark(self._mark))
             self._mark = None
         self._begin = None
 
-    def _relate(self, relation: Relation, events: list[Event]) -> None:
-        if not self._chosen(TableId(relation.schema, relation.name)):
-            self._relations[relation.oid] = None
-            return
+    def _complete_untold(self, commit: Commit, events: list[Event]) -> None:
+        gone = self._gone()
+        if gone or self._mark is not None:
+            self._last = commit.end_lsn
+            events.extend((*gone, Passed(self._at(commit.end_lsn))))
+
+    def _gone(self) -> list[Gone]:
+        """What the transaction has shown to be gone. Nothing comes between it and the position behind it."""
+        assert self._begin is not None
+        self._is_done = self._is_done or self._identities.is_over
+        begin, source = self._begin, self._source(self._begin.commit_lsn)
+        return [Gone(table, begin.micros, source) for table in self._identities.gone()]
+
+    def _relate(self, relation: Relation, events: list[Event]) -> Shown | None:
+        shown = self._shown(relation, events) if self._identities.has(relation) else None
+        self._relations[relation.oid] = shown
+        return shown
+
+    def _shown(self, relation: Relation, events: list[Event]) -> Shown:
         table, is_other = self._define(relation)
-        marked = frozenset(place for place, column in enumerate(relation.columns) if column.is_key)
-        self._relations[relation.oid] = Shown(table, marked)
         if is_other:
             if not self._is_told:
                 self._tell_beginning(events)
             assert self._begin is not None
             events.append(Redefined(table, self._begin.micros))
+        return Shown(table, frozenset(place for place, column in enumerate(relation.columns) if column.is_key))
 
     def _truncate(self, truncate: Truncate, lsn: int, events: list[Event]) -> None:
         assert self._begin is not None
         for oid in truncate.relations:
             shown = self._relations[oid]
+            if isinstance(shown, Relation):
+                shown = self._relate(shown, events)
             if shown is not None:
                 if not self._is_told:
                     self._tell_beginning(events)

@@ -114,7 +114,7 @@ class Chunks:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             readable = self._locked(connection, table.id)
-            if readable is None:
+            if readable is None or readable.table.number != table.number:  # the changes will say that it is another one
                 return None
             if after is not None and key_columns(readable.table) != key_columns(table):
                 return Chunk(readable.table, (), False, lambda _: True)

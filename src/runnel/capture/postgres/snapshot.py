@@ -28,6 +28,7 @@ SAMPLE: Final = 8
 FILES: Final = """
 SELECT FROM pg_class WHERE relkind = 'r' AND relfilenode IS DISTINCT FROM pg_relation_filenode(oid)
 AND (oid = {oid} OR oid IN (SELECT relid FROM pg_partition_tree({oid}::regclass)))
+UNION ALL SELECT WHERE to_regclass({name}) IS DISTINCT FROM {oid}::regclass
 """
 
 
@@ -103,8 +104,9 @@ class PostgresSnapshot:
             raise SnapshotOutdated(self._address.shown, str(found.id)) from None
 
     def _check_files(self, found: CatalogTable) -> None:
-        """The catalog shows the files of the snapshot, the function those of now."""
-        changed = self._connection.execute(FILES.format(oid=found.oid).encode()).fetchall()
+        """The catalog shows the files of the snapshot, the functions those of now, and whose the name is."""
+        name = literal(identifier(*found.id))
+        changed = self._connection.execute(FILES.format(oid=found.oid, name=name).encode()).fetchall()
         if changed:
             raise SnapshotOutdated(self._address.shown, str(found.id))
 

@@ -27,6 +27,7 @@ from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
 from runnel.capture.postgres.errors import SlotInUse
 from runnel.capture.postgres.forms import Modes, Times
+from runnel.capture.postgres.identities import Identities, table_of
 from runnel.capture.postgres.in_progress import InProgress
 from runnel.capture.postgres.pgoutput import Relation
 from runnel.capture.postgres.readiness import Readiness
@@ -137,11 +138,11 @@ class PostgresSource:
             self._check_slot(connection, lsn)
             numbers = {table.id: table.oid for table in self._chosen_of(catalog.tables(connection))}
             self._end_former_reader(connection)
-        messages = self._open(lsn)
+        known = {**numbers, **self._remembered}
         changes = PostgresChanges(
-            messages,
+            self._open(lsn),
             self._define,
-            self._chosen,
+            Identities(known, self._chosen, self._is_there, self._address.shown),
             self._at,
             after,
             None if until is None else until.at,
@@ -149,9 +150,7 @@ class PostgresSource:
             self._marks,
         )
         if until is None:
-            watched = WatchedChanges(
-                changes, self._look, self._shown, {**numbers, **self._remembered}, after, self._address.shown
-            )
+            watched = WatchedChanges(changes, self._look, self._shown, known, after, self._address.shown)
             if self._is_to_describe:
                 watched.describe(self._remembered)
             return watched
@@ -233,6 +232,11 @@ class PostgresSource:
             ).fetchone()
         assert found is not None
         return Catalog(tables, lsn_number(found[0]), int(found[1]))
+
+    def _is_there(self, relation: Relation) -> bool:
+        with self._address.telling():
+            listed = self._chosen_of(catalog.tables(self._definitions.connection))
+        return any(table.oid == relation.oid and table.id == table_of(relation) for table in listed)
 
     def _shown(self, table: TableId) -> Table | None:
         try:

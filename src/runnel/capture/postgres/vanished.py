@@ -1,7 +1,7 @@
 """Changes with word of tables that are gone, of those whose name another one has, and of those that are altered.
 
-The log says nothing when a table is dropped, renamed or made again, and tells other columns with the next row only. So
-the catalog is asked when the changes are opened, and now and then. What it says holds from the place on where the log
+The log says nothing when a table is dropped. Another name and other columns are told with the next row (`identities`).
+So the catalog is asked when the changes are opened, and now and then. What it says holds from the place where the log
 ended then: when that place is passed, it is told. A table is told from another one of the same name by its number.
 Where another one has its name, the changes end. When they are opened again, the other one is published and read.
 """
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined
 from runnel.capture.postgres.errors import TableReplaced
+from runnel.capture.postgres.identities import NOT_THERE
 from runnel.capture.source import Changes
 from runnel.capture.tables import Table, TableId
 
 LOOK_SECONDS: Final = 10.0
-NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
 
 
 class Catalog(NamedTuple):
@@ -99,10 +99,19 @@ class WatchedChanges:
                 continue
             if isinstance(event, Redefined):
                 self._known.setdefault(event.table.id, event.table.number)
+            elif isinstance(event, Gone):
+                self._lose(event.table)
             elif isinstance(event, Began):
                 self._place = None
             elif isinstance(event, (Ended, Passed)):
                 self._place = int(event.at["lsn"])
+
+    def _lose(self, table: TableId) -> None:
+        """The log says that it is gone. Where the catalog has it by now, it is another one, or has come back: it is to
+        be read before it is told what it is like.
+        """
+        self._known[table] = NOT_THERE
+        self._noticed = [each for each in self._noticed if each.table != table or each.found is not Found.THERE]
 
     def _see(self) -> Catalog:
         shown = self._look()

@@ -103,6 +103,19 @@ def test_a_change_that_is_told_before_others_see_it_is_the_last_word_of_its_key(
     }
 
 
+def test_another_table_that_has_its_name_is_not_read_in_its_place(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE other(id int PRIMARY KEY)")
+    source = database.source()
+    changes = source.changes(source.prepare())
+    source.settle()
+    table = source.table(database.table("t"))
+    wait_for(lambda: source.chunk(table, None, 10, "t/1") is not None)
+    database.run("ALTER TABLE t RENAME TO former", "ALTER TABLE other RENAME TO t")
+    assert source.chunk(table, None, 10, "t/2") is None
+    assert source.chunk(source.table(database.table("t")), None, 10, "t/3") is not None
+    changes.close()
+
+
 def test_a_chunk_waits_for_what_ran_when_the_changes_were_opened(database: Database):
     """What was told in a former life may not be seen yet."""
     database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")

@@ -45,6 +45,16 @@ RENAMED = (
     "ALTER TABLE other RENAME TO t",
 )
 SWAPS = {"made again": MADE_AGAIN, "renamed": RENAMED}
+AWAY = (
+    "INSERT INTO t SELECT i, 'before' FROM generate_series(60, 66) i",
+    "ALTER TABLE t RENAME TO elsewhere",
+    "INSERT INTO elsewhere SELECT i, 'away' FROM generate_series(70, 76) i",
+    "UPDATE elsewhere SET v = 'away' WHERE id = 1",
+    "INSERT INTO loose SELECT generate_series(10, 16)",
+    "DELETE FROM elsewhere WHERE id IN (2, 60)",
+    "ALTER TABLE elsewhere RENAME TO t",
+    "UPDATE t SET v = 'back' WHERE id = 3",
+)
 AFTERWARDS = (
     "INSERT INTO t VALUES (50, 'end')",
     "UPDATE t SET v = 'changed' WHERE id = 40",
@@ -98,8 +108,9 @@ def settle(at_work, database: Database) -> None:
     end = end_of_log(database.server.url)
 
     def is_settled() -> bool:
-        found = {name: each.number for name, each in at_work.state.tables.items()}
-        return found == numbers and at_work.state.is_complete and has_come_to(at_work, end)
+        has_come = has_come_to(at_work, end)  # before the state is looked at, which goes on meanwhile
+        state = at_work.state
+        return has_come and state.is_complete and {name: each.number for name, each in state.tables.items()} == numbers
 
     wait_for(is_settled)
 
@@ -165,6 +176,61 @@ def test_it_is_noticed_also_if_the_capture_was_down(broker, database, swapped):
     values = [each.value["after"]["v"] for each in topic(broker, database, "t") if each.op == "c"]
     # What happened to the old one until then is told, too.
     assert ("last of the old" in values) == (swapped == "made again")
+
+
+@pytest.mark.parametrize("is_down", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_table_that_has_another_name_for_a_moment_is_read_again(broker, database, monkeypatch, is_down):
+    """The log alone tells it: nobody looks at the catalog meanwhile."""
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 3600.0)
+    database.run(*MADE)
+    with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+        if not is_down:
+            database.run(*AWAY)
+            settle(at_work, database)
+    if is_down:
+        database.run(*AWAY)
+        with running(capture(broker, database)) as at_work:
+            settle(at_work, database)
+    check(broker, database)
+    told_of = [each.value["after"]["v"] for each in topic(broker, database, "t") if each.op in "cu"]
+    assert "before" in told_of
+    assert "away" not in told_of
+
+
+@pytest.mark.parametrize("statements", [MADE_AGAIN, pytest.param(RENAMED, marks=pytest.mark.soak)])
+def test_where_the_publication_has_all_tables_the_log_says_at_once_that_it_is_another_one(
+    broker, database, monkeypatch, statements
+):
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 3600.0)
+    name = f"runnel_{database.schema}_all"
+    database.run(*MADE, f"CREATE PUBLICATION {name} FOR TABLES IN SCHEMA {database.schema}")
+    selection = chosen(database)
+    source = database.source(selection.has, publication=name)
+    with running(capture_of(database.schema, source, broker.bootstrap, selection)) as at_work:
+        settle(at_work, database)
+        swap(database, statements)
+        database.run(*AFTERWARDS)
+        settle(at_work, database)
+    check(broker, database)
+
+
+@pytest.mark.parametrize(
+    "step", ["after:2", *(pytest.param(each, marks=pytest.mark.soak) for each in ("after:1", "before:2", "before:3"))]
+)
+def test_crashes_in_a_transaction_that_renames_tell_nothing_twice_and_lose_nothing(broker, database, step):
+    """Its events go out in pieces, so that positions are inside of it."""
+    database.run(*MADE)
+    life = Life(database.server.url, database.schema, database.schema, broker.bootstrap, tables="(t|loose)")
+    assert not lived_here(life)
+    swap(database, AWAY)
+    crashes = 0
+    while lived_here(life, f"capture.commit:{step}"):
+        crashes += 1
+    assert crashes >= 2
+    with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+    check(broker, database)
 
 
 @pytest.mark.soak
@@ -253,12 +319,14 @@ def test_a_table_that_is_rewritten_and_partitions_that_come_and_go_are_no_other_
     source = database.source()
     changes = source.changes(source.prepare())
     monkeypatch.setattr(vanished, "LOOK_SECONDS", 0.0)
+    database.run("INSERT INTO parts VALUES (1)", "DELETE FROM parts")
     database.run(*statement.split("; "), "INSERT INTO parts VALUES (1)", "INSERT INTO t VALUES (99, 'end')")
     events = []
-    wait_for(lambda: events.extend(changes.read(0.1)) or len([each for each in told(events) if each[0] == "c"]) == 2)
+    wait_for(lambda: events.extend(changes.read(0.1)) or len([each for each in told(events) if each[0] == "c"]) == 3)
     events.extend(event for _ in range(3) for event in changes.read(0.1))
     changes.close()
     assert not [event for event in events if isinstance(event, Gone)]
+    assert {event.table.id for event in events if isinstance(event, Redefined)} <= set(source.tables())
     assert {event.table.number for event in events if isinstance(event, Redefined)} <= set(source.numbers().values())
 
 

@@ -109,6 +109,16 @@ def test_another_table_of_the_same_name_is_not_told_as_if_it_were_the_old_one():
     assert changes.read(0) == [Passed(place(5)), Gone(B, 7, source_at(5))]
 
 
+def test_one_that_the_log_tells_as_gone_is_another_one_if_the_catalog_has_it():
+    away, looks = Gone(A, 3, "in the log"), [Catalog({A: 1}, 5, 7), Catalog({A: 1}, 9, 8)]
+    changes = watched([[away, Passed(place(5))], [Passed(place(9))]], looks, {A: 1})
+    changes.describe([A])
+    assert changes.read(0) == [away, Passed(place(5))]
+    assert changes.read(0) == [Passed(place(9)), Gone(A, 8, source_at(9))]
+    with pytest.raises(TableReplaced):
+        changes.read(0)
+
+
 def test_the_catalog_is_asked_at_first_and_now_and_then(monkeypatch):
     monkeypatch.setattr(vanished, "LOOK_SECONDS", 3600.0)
     looks = [Catalog({A: 1}, 0, 1), Catalog({A: 1}, 0, 2)]

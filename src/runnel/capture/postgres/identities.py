@@ -1,0 +1,89 @@
+"""Which captured table the log tells of: by its number, and not by its name alone.
+
+The log has a table's number and its name before the first change that follows an alteration of it. A number that had
+another name is a table that was renamed; a name that had another number is another table. Of such a one nothing is told
+to the end of its transaction, so that a transaction is the same events whenever it is read again. There, names that
+have lost their table are told as gone. Where the table is the one that has a chosen name now, the changes end: when
+they are opened again it is published and read from its beginning. So it is with a table that comes back to its name,
+whose rows may have changed under the other one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from runnel.capture.postgres.errors import TableReplaced
+from runnel.capture.postgres.pgoutput import Relation
+from runnel.capture.tables import TableId
+
+logger = logging.getLogger(__name__)
+
+NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
+
+
+class Identities:
+    """`known` are the tables that were told of, by their numbers; None: whatever has the name. `is_there` asks the
+    catalog whether a table is the one that is captured under its name now. `database` is for people.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[TableId, int | None],
+        chosen: Callable[[TableId], bool],
+        is_there: Callable[[Relation], bool],
+        database: str,
+    ) -> None:
+        self._numbers = dict(known)
+        self._chosen = chosen
+        self._is_there = is_there
+        self._database = database
+        self._gone: dict[TableId, None] = {}  # in this order
+        self._came: TableId | None = None
+
+    def has(self, relation: Relation) -> bool:
+        """Whether its changes are told."""
+        table, number = table_of(relation), self._numbers.get(table_of(relation))
+        former = [name for name, known in self._numbers.items() if known == relation.oid and name != table]
+        if number == relation.oid or (number is None and not former):
+            return self._take(table, relation.oid)
+        for name in former:
+            self._lose(name, table)
+        if self._chosen(table) and self._is_there(relation):
+            self._gone[table] = None
+            self._came = table
+        return False
+
+    def gone(self) -> list[TableId]:
+        """The names that have lost their table; each is said once, at the end of a transaction."""
+        gone, self._gone = self._gone, {}
+        return list(gone)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the changes end, at the end of this transaction."""
+        return self._came is not None
+
+    def check(self) -> None:
+        """Say why, when they have."""
+        if self._came is not None:
+            raise TableReplaced(self._database, str(self._came))
+
+    # --- inside
+
+    def _take(self, table: TableId, number: int) -> bool:
+        if not self._chosen(table):
+            return False
+        self._numbers[table] = number
+        return True
+
+    def _lose(self, name: TableId, table: TableId) -> None:
+        self._numbers[name] = NOT_THERE
+        self._gone[name] = None
+        what = "" if self._chosen(table) else ", which is not chosen: its changes are not captured"
+        logger.warning('table "%s" of %s was renamed to "%s"%s', name, self._database, table, what)
+
+
+def table_of(relation: Relation) -> TableId:
+    return TableId(relation.schema, relation.name)
