@@ -7,13 +7,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
+import pytest
 
 from runnel.capture.events import Change, Ended, Event, Passed, Position, Truncated
 from runnel.capture.postgres.source import PostgresSource
 from runnel.capture.tables import Absent, Row, Table, TableId
+from tests.contract.views.postgres_package import PACKAGE
 from tests.contract.views.postgres_server import Postgres
 
 LIMIT = 120.0
@@ -86,6 +88,12 @@ class Database:
             f"SELECT pubname FROM pg_publication WHERE pubname LIKE 'runnel_{self.schema}%'"
         ):
             self.run(f"DROP PUBLICATION {publication}")
+
+
+def skip_without(server: Postgres, part: str) -> NoReturn:
+    """Only a server out of the package of PyPI may lack a part. Of an installed one, nobody would miss the test."""
+    assert PACKAGE in str(server.programs), f"the server in {server.programs} does not have {part}: install it whole"
+    pytest.skip(f"this server does not have {part}")
 
 
 def wait_for(is_so: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from runnel.capture.events import Passed
 from runnel.capture.postgres.errors import SnapshotOutdated
 from runnel.capture.tables import UNCHANGED
-from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, told
+from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, skip_without, told
 
 pytestmark = pytest.mark.servers
 
@@ -94,7 +94,7 @@ def test_an_idle_log_comes_to_where_it_begins(database: Database):
 )
 def test_it_goes_on_behind_any_key(database: Database, columns: str, values: str):
     if "icu" in columns and not database.ask("SELECT FROM pg_collation WHERE collname = 'en-US-x-icu'"):
-        pytest.skip("this server was built without ICU")
+        skip_without(database.server, "ICU")
     database.run("CREATE TYPE mood AS ENUM ('late', 'early')")
     database.run(f"CREATE TABLE t({columns}, PRIMARY KEY (a, b))", f"INSERT INTO t VALUES {values}")
     source = database.source()
@@ -127,6 +127,19 @@ def test_a_table_that_was_emptied_or_rewritten_since_is_not_read_as_if_nothing_w
             rows_of(snapshot, name=statement.split()[-1][0] if "p_1" in statement else "t")
     with source.snapshot() as snapshot:
         assert len(rows_of(snapshot)) == (0 if statement == "TRUNCATE t" else 1)
+
+
+def test_another_table_that_has_its_name_since_is_not_read_in_its_place(database: Database):
+    for name, value in (("t", 1), ("other", 2)):
+        database.run(f"CREATE TABLE {name}(id int PRIMARY KEY)", f"INSERT INTO {name} VALUES ({value})")
+    source = database.source()
+    source.prepare()
+    with source.snapshot() as snapshot:
+        database.run("ALTER TABLE t RENAME TO former", "ALTER TABLE other RENAME TO t")
+        with pytest.raises(SnapshotOutdated):
+            rows_of(snapshot)
+    with source.snapshot() as snapshot:
+        assert rows_of(snapshot) == [("2",)]
 
 
 def test_rows_come_in_pieces_of_a_measure(database: Database):

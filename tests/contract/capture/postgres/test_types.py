@@ -8,7 +8,7 @@ import pytest
 
 from runnel.capture.events import Change
 from runnel.capture.tables import Table
-from tests.contract.capture.captured_postgres import Database, events_of
+from tests.contract.capture.captured_postgres import Database, events_of, skip_without
 from tests.contract.capture.postgres_types import EXTENSIONS, MADE, TYPES, XML, Type, extended, part_of, types_of
 from tests.contract.views.postgres_server import Postgres
 
@@ -79,8 +79,8 @@ def expected(each: Type) -> tuple[str, list[str], list[str]]:
 
 
 @pytest.mark.parametrize("each", TYPES, ids=lambda each: each.name)
-def test_a_type_stands_in_json_as_the_table_says(captured: Captured, each: Type):
+def test_a_type_stands_in_json_as_the_table_says(captured: Captured, server: Postgres, each: Type):
     if each not in captured.types:
-        pytest.skip(f"this server does not have {part_of(each)}")
+        skip_without(server, str(part_of(each)))
     assert captured.told(each.name) == expected(each)
     assert [json.loads(text) for _, text in each.values]
