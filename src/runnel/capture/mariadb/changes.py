@@ -208,12 +208,9 @@ class MariadbChanges:
         elif first == "COMMIT":
             self._finish(group)
         elif first == "ROLLBACK" and second == "TO":
-            if not group.undo(words[-1].strip("`")):
-                self._undone(group)
+            self._undo(group, words[-1].strip("`"))
         elif first == "ROLLBACK":
-            if group.is_out:
-                self._undone(group)
-            group.taken()
+            self._undo(group, None)
             self._finish(group)
         elif first == "SAVEPOINT":
             group.save(words[-1].strip("`"))
@@ -225,7 +222,6 @@ class MariadbChanges:
             return
         group.add(item)
         if group.is_full and item.kind in binlog.ROWS:
-            group.is_out = True
             self._telling = self._told(group, group.taken(), is_end=False)
 
     def _finish(self, group: Group) -> None:
@@ -284,8 +280,7 @@ class MariadbChanges:
             yield Mark(marked[1])
 
     def _beginning(self, group: Group) -> Iterator[Event]:
-        if not group.is_begun:
-            group.is_begun = True
+        if group.begin():
             yield Began(str(group.gtid), group.micros)
 
     def _map(self, item: Item) -> None:
@@ -389,8 +384,9 @@ class MariadbChanges:
     def _unreadable(self, reason: str, *, hint: str) -> NoReturn:
         raise LogUnreadable(self._catalog.shown, f"{self._file}:{self._pos}", reason, hint=hint)
 
-    def _undone(self, group: Group) -> NoReturn:
-        self._unreadable(
-            f"the large transaction {group.gtid} was rolled back in part, and its first changes are told",
-            hint="`runnel capture remove`, and begin anew with a new snapshot",
-        )
+    def _undo(self, group: Group, savepoint: str | None) -> None:
+        if not group.undo(savepoint):
+            self._unreadable(
+                f"the large transaction {group.gtid} was rolled back in part, and its first changes are told",
+                hint="`runnel capture remove`, and begin anew with a new snapshot",
+            )

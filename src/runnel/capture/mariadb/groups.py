@@ -3,7 +3,8 @@
 A transaction is written to the log when it commits, and still its end may say otherwise: a part that was rolled back to
 a savepoint, or all of it, where something in it could not be undone. XA transactions are written when they are
 prepared, and committed or rolled back later, by another entry. So events are held back up to the end. Only those of a
-very large transaction go out before it; if that turns out to have been rolled back, reading ends with an error.
+very large transaction go out before it; if something of ours among them turns out to have been rolled back, reading
+ends with an error.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Group:
     size: int = 0
     savepoints: dict[str, int] = field(default_factory=dict)
     is_begun: bool = False  # that it began was told
-    is_out: bool = False  # some of its events went out before its end
+    out: int = 0  # how many of its events went out before its end
+    told: int = 0  # and up to which of them something of it was told
 
     @property
     def gtid(self) -> Gtid:
@@ -64,16 +66,25 @@ class Group:
     def taken(self) -> list[Item]:
         """What is held, to be told."""
         items, self.items, self.size = self.items, [], 0
+        self.out += len(items)
         return items
 
-    def save(self, name: str) -> None:
-        self.savepoints[name.lower()] = len(self.items)
+    def begin(self) -> bool:
+        """Something of what went out is about to be told; whether it is the first."""
+        is_first, self.is_begun, self.told = not self.is_begun, True, self.out
+        return is_first
 
-    def undo(self, name: str) -> bool:
-        """Back to a savepoint; not if what comes behind it went out."""
-        if self.is_out:
+    def save(self, name: str) -> None:
+        self.savepoints[name.lower()] = self.out + len(self.items)
+
+    def undo(self, name: str | None = None) -> bool:
+        """Back to a savepoint, or to the beginning; not if something behind it was told."""
+        place = 0 if name is None else self.savepoints.get(name.lower(), 0)
+        if place < self.told:
             return False
-        del self.items[self.savepoints.get(name.lower(), 0) :]
+        del self.items[max(0, place - self.out) :]
+        self.out = min(self.out, place)
+        self.size = sum(len(item.data) for item in self.items)
         return True
 
 

@@ -158,11 +158,16 @@ def test_an_xa_transaction_is_told_when_it_is_committed(database, source, start)
     assert "from" not in second[-1].at
 
 
-def test_an_xa_transaction_from_before_a_snapshot_is_told_once_when_it_is_committed(database, source):
+def test_an_xa_transaction_from_before_a_snapshot_is_told_once_when_it_is_committed(database, source, monkeypatch):
+    """Also where a large transaction was rolled back in between."""
+    monkeypatch.setattr(groups, "HELD_BYTES", 2_000)
     database.run("XA START 'old'", "INSERT INTO t VALUES (1, 'of long ago')", "XA END 'old'", "XA PREPARE 'old'")
     other = database.connect()
     with other.cursor() as cursor:
         cursor.execute("INSERT INTO t VALUES (2, 'b')")
+        rows = "INSERT INTO t SELECT seq, 'x' FROM seq_100_to_2000"
+        for statement in ("BEGIN", rows, "CREATE TEMPORARY TABLE passing (x int)", "ROLLBACK"):
+            cursor.execute(statement)
         for number in range(3, 6):
             cursor.execute("FLUSH BINARY LOGS")
             cursor.execute(f"INSERT INTO t VALUES ({number}, 'c')")

@@ -95,6 +95,42 @@ def test_a_large_transaction_that_was_rolled_back_is_an_error(log, monkeypatch):
         read(*packets, log.query("ROLLBACK"))
 
 
+def large(log, number, *ends):
+    """A transaction that goes out before its end, of a table of others."""
+    rows = [log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8)]
+    return [log.begin(number), *rows, log.query("SAVEPOINT `s`"), *rows[1:], *ends]
+
+
+def test_a_large_transaction_of_others_that_was_rolled_back_is_passed(log, monkeypatch):
+    monkeypatch.setattr(groups, "HELD_BYTES", 10)
+    ours = [log.begin(13), log.table(), log.rows(WRITE, (1, "a")), log.xid()]
+    packets = [*large(log, 11, log.query("ROLLBACK")), *large(log, 12, log.query("ROLLBACK TO `s`"), log.xid()), *ours]
+    assert rows_of(read(*packets)) == [("c", None, (1, "a"))]
+
+
+def test_of_a_large_transaction_only_what_was_told_cannot_be_rolled_back(log, monkeypatch):
+    monkeypatch.setattr(groups, "HELD_BYTES", 10)
+    told, other = log.rows(WRITE, (1, "a")), [log.table(8, name=b"other"), log.rows(WRITE, (2, "b"), number=8)]
+    packets = [log.begin(11), log.query("SAVEPOINT `r`"), log.table(), told, log.query("SAVEPOINT `s`"), *other]
+    last = [log.rows(WRITE, (3, "c")), log.xid()]
+    assert [after for _, _, after in rows_of(read(*packets, log.query("ROLLBACK TO `s`"), *last))] == [
+        (1, "a"), (3, "c"),
+    ]  # fmt: skip
+    with pytest.raises(LogUnreadable, match="was rolled back in part"):
+        read(*packets, log.query("ROLLBACK TO `r`"), *last)
+
+
+def test_whoever_looks_back_for_a_prepared_transaction_is_not_stopped_by_a_large_one_of_others(log, monkeypatch):
+    monkeypatch.setattr(groups, "HELD_BYTES", 10)
+    prepared = [log.begin(8, PREPARED, xa=b"x"), log.table(), log.rows(WRITE, (1, "a")), log.prepare(b"x")]
+    packets = [*prepared, *large(log, 9, log.query("ROLLBACK")), log.begin(10), log.xid()]
+    known = Catalog("here", lambda _: False, define, lambda _: None, ())
+    former = MariadbChanges(Given(*packets), known, 0, Position({**AT, "gtid": "0-1-7"}), AT, find=lambda *_: ())
+    former.read(0.0)
+    assert former.is_done
+    assert [item.kind for item in former.prepared(b"1:1:x")] == [19, WRITE]
+
+
 def test_a_prepared_transaction_is_told_when_it_is_committed(log):
     prepared = [log.begin(11, PREPARED, xa=b"x"), log.table(), log.rows(WRITE, (1, "a")), log.prepare(b"x")]
     between = [log.begin(12), log.table(), log.rows(WRITE, (2, "b")), log.xid()]
