@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from runnel.capture.mariadb.connections import Connection, ask, ask_one, literal
 from runnel.capture.mariadb.kinds import Kind, kind_of, type_of
+from runnel.capture.mariadb.spelling import Letters
 from runnel.capture.tables import TableId
 
 TABLES: Final = """
@@ -55,6 +56,17 @@ class CatalogTable(NamedTuple):
     id: TableId
     columns: tuple[CatalogColumn, ...]
     key: tuple[str, ...]
+
+
+def letters(connection: Connection) -> Letters:
+    (found,) = ask_one(connection, "SELECT @@lower_case_table_names")
+    return Letters(int(found))
+
+
+def spelled(connection: Connection, schema: str) -> str:
+    """A database's name as it is kept, where it may be written with any letters."""
+    query = f"SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE lower(SCHEMA_NAME) = lower({literal(schema)})"
+    return next((str(name) for (name,) in ask(connection, query)), schema)
 
 
 def tables(connection: Connection, schema: str) -> list[ListedTable]:

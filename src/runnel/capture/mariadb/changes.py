@@ -26,6 +26,7 @@ from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, Statement
 from runnel.capture.mariadb.groups import Group, Item, Prepared
 from runnel.capture.mariadb.gtids import Place, is_at, is_behind, place_of, text_of
 from runnel.capture.mariadb.rows import pairs_of
+from runnel.capture.mariadb.spelling import Letters, Spelling
 from runnel.capture.mariadb.statements import Doing
 from runnel.capture.mariadb.table_maps import TableMap, table_map_of
 from runnel.capture.mariadb.values import UnknownType
@@ -58,6 +59,7 @@ class Catalog(NamedTuple):
     define: Callable[[TableMap], Shown]
     table: Callable[[TableId], Table | None]
     names: Collection[TableId]  # that were there when reading began
+    letters: Letters = Letters.AS_WRITTEN
 
 
 class MariadbChanges:
@@ -73,6 +75,7 @@ class MariadbChanges:
     ) -> None:
         self._log = log
         self._catalog = catalog
+        self._spelling = Spelling(catalog.letters, catalog.names)
         self._server = server
         self._until = until
         self._end = None if until is None else place_of(until["gtid"])
@@ -291,8 +294,10 @@ class MariadbChanges:
 
     def _shown(self, data: bytes) -> Shown | None:
         told = table_map_of(data)
-        if not self._catalog.chosen(TableId(told.schema, told.name)):
+        table = self._spelling.of(TableId(told.schema, told.name))
+        if not self._catalog.chosen(table):
             return None
+        told = told._replace(schema=table.schema, name=table.name)
         if not all(column.name for column in told.columns):
             self._unreadable(
                 f"table {told.schema}.{told.name} was written without the names of its columns",
@@ -329,28 +334,31 @@ class MariadbChanges:
         query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
         if statements.changes_rows(query.text):
             self._refuse_statement(group, query)
-        for doing, table in statements.effects_of(query.text, query.schema):
+        for doing, written in statements.effects_of(query.text, query.schema):
+            table = self._spelling.of(written)
             for each in [table] if table.name else self._tables_of(table.schema):
                 if self._catalog.chosen(each):
                     yield from self._effect(group, item, doing, each)
+            if doing is Doing.GONE:
+                self._spelling.forget(table)
 
     def _effect(self, group: Group, item: Item, doing: Doing, table: TableId) -> Iterator[Event]:
+        if doing is Doing.ALTERED:
+            self._maps.clear()
+            return
         if doing is Doing.UNSEEN:
-            LOGGER.warning("partitions of table %s were changed as a whole: the log does not tell of their rows", table)
-        elif doing is Doing.ALTERED:
-            self._maps.clear()
-        elif doing in (Doing.GONE, Doing.CAME):
-            self._maps.clear()
-            self._tables.pop(table, None)
-            yield from self._beginning(group)
-            head, tail = self._source(group, item)
-            yield (Gone if doing is Doing.GONE else Came)(table, group.micros, f"{head}0{tail}")
-        else:
-            yield from self._beginning(group)
-            head, tail = self._source(group, item)
+            LOGGER.warning("a partition of table %s was taken or put in as a whole: the table is read anew", table)
+        yield from self._beginning(group)
+        head, tail = self._source(group, item)
+        source = f"{head}0{tail}"
+        if doing is Doing.EMPTIED:
             # of one that is gone since only the name is known; it is told all the same, and counts
             found = self._tables.get(table) or self._catalog.table(table) or Table(table, (), ())
-            yield Truncated(found, f"{head}0{tail}", group.micros)
+            yield Truncated(found, source, group.micros)
+        else:
+            self._maps.clear()
+            self._tables.pop(table, None)
+            yield (Gone if doing is Doing.GONE else Came)(table, group.micros, source)
 
     def _tables_of(self, schema: str) -> list[TableId]:
         return sorted(each for each in {*self._tables, *self._catalog.names} if each.schema == schema)

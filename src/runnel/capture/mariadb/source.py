@@ -28,6 +28,7 @@ from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.prepared import Looking
 from runnel.capture.mariadb.readiness import Readiness
 from runnel.capture.mariadb.snapshot import MariadbSnapshot, Readable, Taken, begin, end_of_log, let_go_early
+from runnel.capture.mariadb.spelling import Letters
 from runnel.capture.mariadb.table_maps import TableMap
 from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
@@ -66,6 +67,8 @@ class MariadbSource:
         self._server_id = server_id_of(name)
         self._definitions = Definitions(modes, partial(self._address.connect, anywhere=True))
         self._changes: MariadbChanges | None = None
+        self._letters = Letters.AS_WRITTEN
+        self._is_spelled = False  # as the server has it
         self._chunks = Chunks(self._address, self._definitions)
         self._looking = Looking(self._address, server_id_of(f"{name} looking"))
         self.database = self._address.database
@@ -105,7 +108,7 @@ class MariadbSource:
             self._check_history(connection, after, end)
             names = [table.id for table in self._tables(connection)]
         dump = Dump(self._address, self._server_id, str(after.at.get("from", after.at["gtid"])))
-        known = Catalog(self._address.shown, self._is_ours, self._define, self._now, names)
+        known = Catalog(self._address.shown, self._is_ours, self._define, self._now, names, self._letters)
         self._changes = MariadbChanges(
             dump,
             known,
@@ -166,9 +169,19 @@ class MariadbSource:
         connection = self._address.connect()
         try:
             with self._address.telling():
+                self._learn_letters(connection)
                 yield connection
         finally:
             connection._force_close()
+
+    def _learn_letters(self, connection: Connection) -> None:
+        """The database, too, is called as the catalog has it, and not as the address."""
+        if self._is_spelled:
+            return
+        self._letters = catalog.letters(connection)
+        if self._letters is not Letters.AS_WRITTEN:
+            self.database = catalog.spelled(connection, self.database)
+        self._is_spelled = True
 
     def _is_ours(self, table: TableId) -> bool:
         return table.schema == self.database and self._chosen(table)

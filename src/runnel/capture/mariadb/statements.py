@@ -17,9 +17,9 @@ from runnel.capture.tables import TableId
 class Doing(Enum):
     EMPTIED = "emptied"
     GONE = "gone"
-    CAME = "came"  # under another name before, with its rows
+    CAME = "came"  # with rows of which the log does not tell, such as from under another name
     ALTERED = "altered"  # or made: what it looks like is told when its rows are
-    UNSEEN = "unseen"  # rows came or went with a partition, and nobody tells which
+    UNSEEN = "unseen"  # rows came or went with a partition, and the log does not tell which
 
 
 class Effect(NamedTuple):
@@ -34,7 +34,10 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"})
-_PARTITIONS: Final = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "CONVERT"})
+# What takes rows out of a table or puts them in, a partition at once. Nothing else stands in the same statement.
+_PARTITIONS: Final = frozenset(
+    {*((each, "PARTITION") for each in ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT")), ("CONVERT", "TABLE")}
+)
 
 
 class Word(NamedTuple):
@@ -167,13 +170,27 @@ def _altered(reading: _Reading) -> Iterator[Effect]:
         return
     reading.skip("IF", "EXISTS")
     table = reading.name()
-    rest = reading.rest()
-    if any(first in _PARTITIONS and second == "PARTITION" for first, second in pairwise(rest)):
+    if any(pair in _PARTITIONS for pair in pairwise(reading.rest())):
         yield Effect(Doing.UNSEEN, table)
+        yield from _beside(reading)
+        return
     new = _new_name(reading)
     yield Effect(Doing.ALTERED if new is None else Doing.GONE, table)
     if new is not None:
         yield Effect(Doing.CAME, new)
+
+
+def _beside(reading: _Reading) -> Iterator[Effect]:
+    """The other table, with which a partition is exchanged, or which becomes one, or was one."""
+    while not reading.is_over:
+        if reading.skip("WITH", "TABLE"):
+            yield Effect(Doing.UNSEEN, reading.name())
+        elif reading.skip("CONVERT", "TABLE"):
+            yield Effect(Doing.GONE, reading.name())
+        elif reading.skip("TO", "TABLE"):
+            yield Effect(Doing.CAME, reading.name())
+        else:
+            reading.next()
 
 
 def _new_name(reading: _Reading) -> TableId | None:

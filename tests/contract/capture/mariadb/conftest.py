@@ -28,9 +28,9 @@ def certificates() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def alone(certificates: Path) -> Iterator[Mariadb]:
-    """A server whose log may be purged and begun anew, and which has a certificate."""
+    """A server whose log may be purged and begun anew, which has a certificate, and takes Orders for orders."""
     files = {"ssl_cert": str(certificates / "server.pem"), "ssl_key": str(certificates / "server.key")}
-    with mariadb_server(files) as server:
+    with mariadb_server({**files, "lower_case_table_names": "1"}) as server:
         yield server
 
 

@@ -50,11 +50,15 @@ STEPS = {
 }
 
 
-@pytest.fixture
-def tables(database, monkeypatch):
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
     monkeypatch.setattr(captures, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(captures, "IDLE_MICROS", 0)
     monkeypatch.setattr(changes, "PASSED_SECONDS", 0.0)
+
+
+@pytest.fixture
+def tables(database):
     database.run(*(MADE.format(name=name) for name in ("items", "spare", "source")))
     database.run("CREATE TABLE loose (x int)", "CREATE TABLE loose_too (x int)", "INSERT INTO loose VALUES (1), (1)")
     database.run("INSERT INTO items VALUES (1, 'old'), (2, 'old')", "INSERT INTO source VALUES (5, 'a'), (6, 'b')")
@@ -62,9 +66,9 @@ def tables(database, monkeypatch):
 
 
 @contextmanager
-def captured(database, broker, name):
-    source, looking = database.source(name, CHOSEN), database.source(f"{name}-looking", CHOSEN)
-    with running(capture_of(name, source, broker.bootstrap, CHOSEN)) as capture:
+def captured(database, broker, name, chosen=CHOSEN, **options):
+    source, looking = database.source(name, chosen), database.source(f"{name}-looking", chosen)
+    with running(capture_of(name, source, broker.bootstrap, chosen, **options)) as capture:
         yield lambda count=2: wait_until(lambda: is_still(capture, looking, count))
 
 
@@ -89,9 +93,9 @@ def rows_of(records):
     return bag + Counter(json.dumps(row) for row in rows.values())
 
 
-def check(database, broker, name, step):
+def check(database, broker, name, step, tables=("items", "loose")):
     topics = committed(broker.bootstrap, f"{name}.")
-    for table in ("items", "loose"):
+    for table in tables:
         columns = [column for column, *_ in database.ask(f"SHOW COLUMNS FROM {table}")]
         rows = Counter(json.dumps(dict(zip(columns, row, strict=True))) for row in database.rows(table))
         assert rows_of(topics[f"{name}.{database.schema}.{table}"]) == rows, f"{table}: {step}"

@@ -10,6 +10,7 @@ from runnel.capture.mariadb.definitions import Shown
 from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, StatementLogged
 from runnel.capture.mariadb.forms import Modes, form_of
 from runnel.capture.mariadb.gtids import place_of
+from runnel.capture.mariadb.spelling import Letters
 from runnel.capture.mariadb.values import decoder_of
 from runnel.capture.tables import Column, Table, TableId
 from tests.unit.capture.mariadb.binlog_bytes import DELETE, UPDATE, WRITE, Writer
@@ -207,6 +208,24 @@ def test_a_table_that_takes_the_name_of_another_is_told_with_the_one_that_is_gon
     assert [type(event) for event in events] == [Began, Gone, Came, Ended]
     assert {event.table for event in events[1:3]} == {TableId("s", "t")}
     assert '"gtid":"0-1-11"' in events[1].source
+
+
+@pytest.mark.parametrize("what", ["DROP PARTITION p", "EXCHANGE PARTITION p WITH TABLE other"])
+def test_a_table_whose_rows_came_or_went_with_a_partition_is_told_as_one_that_came(log, what):
+    events = read(log.begin(11, STANDALONE), log.query(f"ALTER TABLE t {what}"))
+    assert [type(event) for event in events] == [Began, Came, Ended]
+    assert events[1].table == TableId("s", "t")
+
+
+@pytest.mark.parametrize(
+    ("letters", "kept", "said"),
+    [(Letters.AS_WRITTEN, "t", []), (Letters.LOWERED, "t", ["t"]), (Letters.KEPT, "T", ["T"])],
+)
+def test_names_of_statements_mean_the_tables_that_the_server_takes_them_for(log, letters, kept, said):
+    known = Catalog("here", lambda table: table.schema == "s", define, lambda _: None, [TableId("s", kept)], letters)
+    packets = [log.begin(11, STANDALONE), log.query("RENAME TABLE `S`.`T` TO `S`.other")]
+    found = MariadbChanges(Given(*packets), known, 1, Position(AT)).read(0.0)
+    assert [event.table.name for event in found if isinstance(event, Gone)] == said
 
 
 def test_a_truncated_table_is_told_though_it_is_gone_since(log):
