@@ -335,7 +335,7 @@ class Capture:
             position, state = self._told_beside(events, stream, reading, out, now)
         else:
             position, state = stream.tell(events, out, now), self.state
-        state = with_tables_of(events, state, position, awaited)
+        state = with_tables_of(events, state, position, awaited, self._envelope.is_outbox)
         if state.tables.keys() - self.state.tables.keys():
             self._refuse_same_topics(map(str, self._source.tables()))
         is_due = 0 < self._heartbeat_micros <= now - self._beaten

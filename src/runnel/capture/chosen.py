@@ -1,12 +1,15 @@
 """Which tables a capture has, and how each of them is read: as they are chosen, come and go.
 
-A table that is chosen later is read by chunks beside the changes, if it has a key. One that is not chosen any more, or
-gone, is forgotten: if it comes back, it is read again. Of one that is gone, the topic is told to be empty. Where tables
-have numbers, another one that has a table's name is noticed: it is read as if it were chosen later.
+A table that is chosen later is read by chunks beside the changes, if it has a key. One that has none is read at one
+position; where all are to be read by chunks it is not read, which is said once, and its changes are told. One that is
+not chosen any more, or gone, is forgotten: if it comes back, it is read again. Of one that is gone, the topic is told
+to be empty. Where tables have numbers, another one that has a table's name is noticed: it is read as if it were chosen
+later. Not so one that takes the name of an outbox: its rows may have been sent when they were the other's.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,6 +23,8 @@ from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
 from runnel.capture.tables import Table, TableId
+
+logger = logging.getLogger(__name__)
 
 
 class Numbering(Protocol):
@@ -82,15 +87,21 @@ def with_new(state: State, source: Source, mode: Mode) -> State:
     for table in source.tables():
         told = state.tables.get(str(table))
         if told is None:
-            state = state.with_table(table, _new(source.table(table), mode, state.position))
+            state = state.with_table(table, _later(source.table(table), mode, state.position))
         elif told.is_left and not told.by_chunks and mode is not Mode.INITIAL:
             state = state.with_table(table, _unfinished(source.table(table), mode, told))
     return state
 
 
-def with_tables_of(events: Sequence[Event], state: State, position: Position, awaited: Container[str] = ()) -> State:
+def with_tables_of(
+    events: Sequence[Event],
+    state: State,
+    position: Position,
+    awaited: Container[str] = (),
+    is_outbox: Callable[[TableId], bool] = lambda _: False,
+) -> State:
     """A table that was not there before is told of from its first row on; one that is gone is forgotten. Not so those
-    that a snapshot is about to read: it has them as they are.
+    that a snapshot is about to read: it has them as they are. Nor an outbox whose rows were another table's before.
     """
     for event in events:
         if isinstance(event, Change):
@@ -98,6 +109,12 @@ def with_tables_of(events: Sequence[Event], state: State, position: Position, aw
         if isinstance(event, Redefined) and str(event.table.id) not in state.tables:
             told = TableState("complete", None, 0, position.at, number=event.table.number)
             state = state.with_table(event.table.id, told)
+        elif isinstance(event, Redefined) and state.table(event.table.id).is_gone:
+            state = state.with_table(event.table.id, replace(state.table(event.table.id), is_gone=False))
+        elif isinstance(event, Came) and is_outbox(event.table):
+            if str(event.table) not in awaited:
+                logger.warning("of outbox %s only what is inserted from now on is sent: it came with rows", event.table)
+                state = state.with_table(event.table, TableState("complete", None, 0, position.at))
         elif isinstance(event, Gone | Came) and str(event.table) in state.tables and str(event.table) not in awaited:
             state = _without(event.table, state)
     return state
@@ -148,7 +165,7 @@ def _without(table: TableId, state: State) -> State:
     """One that is being read by chunks may be there again under its name: its chunks will tell."""
     told, state = state.table(table), state.without(table)
     if told.by_chunks and told.is_left:
-        return state.with_table(table, replace(anew(told), number=None))
+        return state.with_table(table, replace(anew(told), number=None, is_gone=True))
     return state
 
 
@@ -160,6 +177,15 @@ def _new(table: Table, mode: Mode, position: Position) -> TableState:
     if mode is Mode.INCREMENTAL:
         raise NoKey(str(table.id))
     return TableState(number=table.number)
+
+
+def _later(table: Table, mode: Mode, position: Position) -> TableState:
+    """As `_new`, of one that came when others were captured: that is no reason to end."""
+    try:
+        return _new(table, mode, position)
+    except NoKey as error:
+        logger.warning("of %s only changes are told from now on, and not the rows that it has: %s", table.id, error)
+        return replace(stopped(TableState()), number=table.number)
 
 
 def _unfinished(table: Table, mode: Mode, told: TableState) -> TableState:

@@ -112,7 +112,7 @@ class Incremental:
             return self.follow(state.with_table(name, stopped(told)))
         except TableMissing as error:
             logger.warning("the snapshot of %s ends: %s", name, error)
-            return self.follow(missed(name, told, state))
+            return self.follow(_not_there(name, told, state))
 
     def note(self, event: Event) -> None:
         """An event that the changes tell, before its place in the topics is known."""
@@ -163,7 +163,7 @@ class Incremental:
         there = {str(table): table for table in self._source.tables()}
         for name in new:
             if name not in there:
-                state = missed(name, wanted[name], state)
+                state = _not_there(name, wanted[name], state)
                 continue
             table = self._source.table(there[name])
             self._readings[name] = Turn(table, self._most)
@@ -238,9 +238,16 @@ def stopped(told: TableState) -> TableState:
     return TableState(state, None, told.rows, told.since)
 
 
+def _not_there(name: str, told: TableState, state: State) -> State:
+    """A table that was to be read beside its changes is gone, and they have not come to its end, unless that was told.
+    Some of them may be in its topic, and count for the position.
+    """
+    return missed(name, told, state) if told.is_gone else state.with_table(name, stopped(told))
+
+
 def missed(name: str, told: TableState, state: State) -> State:
-    """A table that was to be read is not there. If rows of it were, it stays until the changes say that it is gone:
-    then its topic is told to be empty.
+    """A table that was to be read is not there, as was told of it. If rows of it were read, it stays until the changes
+    say that it is gone: then its topic is told to be empty.
     """
     return state.without(name) if told.key is None else state.with_table(name, stopped(told))
 

@@ -41,6 +41,7 @@ Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
 class TableState:
     """`columns` are those of the key by which chunks are read, with their types: a key of others says nothing of them.
     `about` is how many rows there were, about, when chunks of it began to be read. `number` is `Table.number`.
+    `is_gone` says that the end of one that is to be read by chunks was told: they will find whether another is there.
     """
 
     state: Progress = "pending"
@@ -52,6 +53,7 @@ class TableState:
     where: str | None = None
     about: int | None = None
     number: int | None = None
+    is_gone: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -73,6 +75,8 @@ class TableState:
             told["by"] = CHUNKS
         if self.columns:
             told["columns"] = self.columns
+        if self.is_gone:
+            told["gone"] = True
         optional = {"since": self.since, "where": self.where, "about": self.about, "number": self.number}
         return _json(told | {name: value for name, value in optional.items() if value is not None})
 
@@ -89,6 +93,7 @@ class TableState:
             told.get("where"),
             told.get("about"),
             told.get("number"),
+            told.get("gone", False),
         )
 
 

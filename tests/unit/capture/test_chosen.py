@@ -5,8 +5,18 @@ from dataclasses import replace
 import pytest
 
 from runnel.app.capturing import WatchedSource
-from runnel.capture.chosen import remembered, until_one_came, with_tables_of, without_replaced, without_unchosen
+from runnel.capture.chosen import (
+    Mode,
+    remembered,
+    streaming_from,
+    until_one_came,
+    with_new,
+    with_tables_of,
+    without_replaced,
+    without_unchosen,
+)
 from runnel.capture.envelope import Envelope
+from runnel.capture.errors import NoKey
 from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
@@ -36,9 +46,41 @@ def test_one_that_is_read_by_chunks_is_read_from_its_beginning():
     assert after(told) == TableState("pending", None, 0, None, by_chunks=True)
 
 
+def test_one_that_is_gone_stays_to_be_looked_for_until_it_is_there_again():
+    told = TableState("pending", by_chunks=True)
+    state = with_tables_of(MADE_AGAIN[:1], State("mariadb", AT, 0, {str(CUSTOMERS.id): told}), AT)
+    assert state.table(CUSTOMERS.id) == replace(told, is_gone=True)
+    assert with_tables_of(MADE_AGAIN[1:], state, AT).table(CUSTOMERS.id) == told
+
+
 def test_one_that_came_with_rows_is_forgotten_until_it_is_read_as_one_that_is_chosen_later():
     state = State("mariadb", AT, 0, {str(CUSTOMERS.id): TableState("complete", None, 9, {"id": 1})})
     assert with_tables_of([Came(CUSTOMERS.id, 0)], state, AT).tables == {}
+
+
+def test_an_outbox_that_came_with_rows_is_not_read_they_may_have_been_sent(caplog):
+    state = State("mariadb", AT, 0, {str(LOOSE.id): TableState("complete", None, 9, {"id": 1})})
+    swapped = [Gone(LOOSE.id, 0), Came(LOOSE.id, 0)]
+    found = with_tables_of(swapped, state, AT, is_outbox=lambda table: table == LOOSE.id)
+    assert found.tables == {str(LOOSE.id): TableState("complete", None, 0, AT.at)}
+    assert [record.message for record in caplog.records] == [
+        "of outbox public.loose only what is inserted from now on is sent: it came with rows"
+    ]
+    awaited = with_tables_of(swapped, state, AT, {str(LOOSE.id)}, lambda _: True)
+    assert awaited is state
+
+
+def test_a_table_without_a_key_that_comes_beside_those_that_are_read_by_chunks_is_said_once_and_told(caplog):
+    source = Tables(CUSTOMERS, LOOSE)
+    state = with_new(State("mariadb", AT), source, Mode.INCREMENTAL)
+    assert state.tables[str(LOOSE.id)] == TableState("partial")
+    assert state.tables[str(CUSTOMERS.id)].by_chunks
+    (said,) = [record.message for record in caplog.records]
+    assert said.startswith("of public.loose only changes are told from now on, and not the rows that it has: ")
+    assert 'table "public.loose" cannot be read by chunks: it has no primary key' in said
+    assert with_new(state, source, Mode.INCREMENTAL) is state
+    with pytest.raises(NoKey):
+        streaming_from(AT, "mariadb", [CUSTOMERS, LOOSE], Mode.INCREMENTAL)
 
 
 def test_what_is_behind_a_table_that_came_waits_until_it_is_to_be_read():
@@ -47,6 +89,19 @@ def test_what_is_behind_a_table_that_came_waits_until_it_is_to_be_read():
     assert until_one_came(events) == (events[:4], True)
     assert until_one_came(events, {str(CUSTOMERS.id)}) == (events, False)
     assert until_one_came([Passed({"id": 7})]) == ([Passed({"id": 7})], False)
+
+
+class Tables(NoSource):
+    """A source that has these."""
+
+    def __init__(self, *tables):
+        self._tables = {table.id: table for table in tables}
+
+    def tables(self):
+        return list(self._tables)
+
+    def table(self, table):
+        return self._tables[table]
 
 
 class Numbers(NoSource):

@@ -282,18 +282,30 @@ def test_a_filter_that_the_database_does_not_understand_stops_its_table_alone(ca
     assert life.source.asked[-1][0] == "public.other"
 
 
-def test_a_table_that_is_gone_is_forgotten():
+def test_a_table_whose_end_was_told_is_forgotten_when_it_is_not_there_again():
     life = Life()
+    life.state = life.state.with_table(NAME, replace(to_be_read(), is_gone=True))
     life.source.answers = [TableMissing(NAME, "shop", [])]
     life.ask()
     assert NAME not in life.state.tables
     assert not life.reading.is_active
 
 
-def test_one_of_which_rows_were_told_stays_until_the_changes_say_that_it_is_gone():
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_table_that_is_not_there_stays_until_the_changes_say_that_it_is_gone(is_begun):
+    """Some of them may be told, and count for the position inside of a transaction."""
     life = Life()
-    life.mark(life.ask())
+    if is_begun:
+        life.mark(life.ask())
     life.source.answers = [TableMissing(NAME, "shop", [])]
+    life.ask()
+    assert life.state.tables[NAME].state == "partial"
+    assert not life.reading.is_active
+
+
+def test_so_does_one_that_is_not_there_when_reading_begins():
+    life = Life()
+    life.source.defined = {}
     life.ask()
     assert life.state.tables[NAME].state == "partial"
     assert not life.reading.is_active

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from runnel.capture import capture as captures
+from runnel.capture.chosen import Mode
 from runnel.capture.mariadb import changes
+from runnel.capture.outbox import Outbox
 from runnel.capture.selection import Selection
 from runnel.capture.state import read_state
 from runnel.client.cluster import Cluster
@@ -121,11 +123,67 @@ def test_at_rest_a_topic_is_the_table_that_has_the_name(tables, broker):
         check(tables, broker, name, "dropped while nobody reads, and made again")
 
 
-def live(database, broker, name, *tables, die_at=""):
+def test_a_table_of_which_a_partition_goes_or_comes_is_told_as_emptied_and_read_once(database, broker):
+    name, both = f"parts-{database.schema}", ("items", "beside")
+    parts = "PARTITION low VALUES LESS THAN (10), PARTITION high VALUES LESS THAN MAXVALUE"
+    database.run(f"{MADE.format(name='items')} PARTITION BY RANGE (id) ({parts})", MADE.format(name="beside"))
+    database.run("INSERT INTO items VALUES (1, 'a'), (11, 'b')", "INSERT INTO beside VALUES (5, 'c'), (6, 'd')")
+    with captured(database, broker, name, Selection(tables=[r".*\.(items|beside)"])) as rest:
+        rest()
+        database.run("ALTER TABLE items TRUNCATE PARTITION low")
+        rest()
+        database.run("INSERT INTO items VALUES (2, 'after'), (3, 'after')")
+        database.run("ALTER TABLE items EXCHANGE PARTITION low WITH TABLE beside")
+        rest()
+        check(database, broker, name, "exchanged", both)
+        database.run("ALTER TABLE items DROP PARTITION low")
+        rest()
+        check(database, broker, name, "dropped", both)
+    topics = committed(broker.bootstrap, f"{name}.")
+    items, beside = ("".join(each.op for each in topics[f"{name}.{database.schema}.{table}"]) for table in both)
+    assert (items, beside) == ("rrtrcctrrrtr", "rrtrr")
+
+
+def test_a_table_without_a_key_that_comes_into_an_incremental_capture_is_said_and_its_changes_are_told(
+    tables, broker, caplog
+):
+    name = f"keyless-{tables.schema}"
+    tables.run("INSERT INTO loose_too VALUES (1)")
+    chosen = Selection(tables=[r".*\.(items|late)"])
+    with captured(tables, broker, name, chosen, snapshot=Mode.INCREMENTAL) as rest:
+        rest(1)
+        tables.run("RENAME TABLE loose_too TO late", "INSERT INTO late VALUES (2)", "INSERT INTO items VALUES (3, 'c')")
+        rest()
+    topics = committed(broker.bootstrap, f"{name}.")
+    assert [(each.op, each.value["after"]) for each in topics[f"{name}.{tables.schema}.late"]] == [("c", {"x": 2})]
+    assert [each.op for each in topics[f"{name}.{tables.schema}.items"]] == ["r", "r", "c"]
+    assert len([message for message in caplog.messages if "late only changes are told from now on" in message]) == 1
+
+
+def test_events_of_an_outbox_that_is_swapped_are_sent_once(database, broker):
+    name = f"swapped-{database.schema}"
+    columns = ("id int", *(f"{each} varchar(40)" for each in ("aggregatetype", "aggregateid", "type", "payload")))
+    database.run(f"CREATE TABLE outbox ({', '.join(columns)})", f"INSERT INTO outbox VALUES {sent(1)}")
+    outbox = Outbox(r".*\.outbox", topic=f"{name}.event.${{routedByValue}}")
+    with captured(database, broker, name, Selection(tables=[r".*\.outbox"]), outbox=outbox) as rest:
+        rest(1)
+        database.run(f"INSERT INTO outbox VALUES {sent(2)}", "CREATE TABLE spare LIKE outbox")
+        database.run("INSERT INTO spare SELECT * FROM outbox", "RENAME TABLE outbox TO old, spare TO outbox")
+        database.run(f"INSERT INTO outbox VALUES {sent(3)}")
+        rest(1)
+    events = committed(broker.bootstrap, f"{name}.event.")[f"{name}.event.order"]
+    assert [each.value["n"] for each in events] == [1, 2, 3]
+
+
+def sent(number):
+    return f"""({number}, 'order', 'o', 'Placed', '{{"n": {number}}}')"""
+
+
+def live(database, broker, name, *tables, die_at="", **options):
     """Whether it was cut off there."""
     chosen = Selection(tables=[rf".*\.{table}" for table in tables])
     source, looking = database.source(name, chosen), database.source(f"{name}-looking", chosen)
-    return lived(capture_of(name, source, broker.bootstrap, chosen, transactions=True), looking, die_at)
+    return lived(capture_of(name, source, broker.bootstrap, chosen, transactions=True, **options), looking, die_at)
 
 
 def test_tables_that_are_chosen_in_the_middle_of_a_transaction_are_read_behind_it(tables, broker, monkeypatch):
@@ -146,4 +204,25 @@ def test_tables_that_are_chosen_in_the_middle_of_a_transaction_are_read_behind_i
     items, spare = (topics[f"{name}.{tables.schema}.{table}"] for table in ("items", "spare"))
     assert [record.value["after"]["id"] for record in items] == [1, 2, *range(10, 20)]
     assert sorted(record.value["after"]["id"] for record in spare if record.op == "r") == [1, 2, *range(10, 20)]
+    check_transactions(topics, name)
+
+
+def test_a_table_that_goes_before_it_is_read_takes_nothing_of_others_with_it(tables, broker, monkeypatch):
+    """What was told of it counts for the place inside of a transaction, also when more tables are chosen there."""
+    monkeypatch.setattr(changes, "AT_ONCE", 5)
+    name, chunks = f"going-{tables.schema}", {"snapshot": Mode.INCREMENTAL}
+    assert not live(tables, broker, name, "items", **chunks)
+    assert live(tables, broker, name, "items", "spare", die_at="capture.commit:after:1", **chunks)
+    places = [(table, number) for number in range(10, 20) for table in ("spare", "items")]
+    tables.execute(*(f"INSERT INTO {table} VALUES ({number}, 'within')" for table, number in places))
+    assert live(tables, broker, name, "items", "spare", die_at="capture.commit:after:1", **chunks)
+    tables.run("DROP TABLE spare")
+    assert live(tables, broker, name, "items", "spare", die_at="capture.commit:after:1", **chunks)
+    with Cluster(broker.bootstrap) as cluster:
+        assert read_state(cluster, name).position.index
+    assert not live(tables, broker, name, "items", "spare", "source", **chunks)
+    topics = committed(broker.bootstrap, f"{name}.")
+    items, spare = (topics[f"{name}.{tables.schema}.{table}"] for table in ("items", "spare"))
+    assert [record.value["after"]["id"] for record in items] == [1, 2, *range(10, 20)]
+    assert [record.op for record in spare] == [*["c"] * 10, "t"]
     check_transactions(topics, name)
