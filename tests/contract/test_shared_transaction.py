@@ -341,13 +341,28 @@ def overdue(cluster, name, topic, generation):
     """A transaction that the cluster has aborted, because it was open for too long; and its ticket."""
     transaction = Transaction(cluster, name, timeout=1)
     transaction.init()
-    ticket = transaction.begin([(topic, 0)])
+    return aborted_by_time(cluster, transaction, topic, announce=True)
+
+
+def aborted_by_time(cluster, transaction, topic, *, announce):
+    ticket = transaction.begin([(topic, 0)], announce=announce)
     write(cluster, ticket, {(topic, 0): of(b"too slow")})
     deadline = time.monotonic() + LIMIT  # a cluster looks for such transactions now and then
     while positions.latest(cluster, [(topic, 0)])[topic, 0] == 0:
         assert time.monotonic() < deadline, "the transaction is still open"
         time.sleep(0.05)
     return transaction, ticket
+
+
+def test_one_that_was_not_announced_and_lasts_too_long_goes_on_though_its_batch_was_never_answered(
+    cluster, name, topic, generation
+):
+    transaction = Transaction(cluster, name, timeout=1)
+    transaction.init()
+    aborted_by_time(cluster, transaction, topic, announce=False)  # and nobody says that it has joined
+    transaction.init()
+    committed(cluster, transaction, topic, b"again")
+    assert final_values(cluster, topic) == [b"again"]
 
 
 def test_a_transaction_that_lasts_longer_than_its_time_out_is_lost_and_the_next_one_can_begin(cluster, topic, overdue):

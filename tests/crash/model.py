@@ -559,9 +559,11 @@ class World:
         self.looks += 1
         if self.whole is None or self.crashes or self.looks in self.whole.acting:
             before = self.files.operations
-            self._look_at(name, partition, model, visible)
-            if self.files.operations > before:
-                self.acting.add(self.looks)
+            try:
+                self._look_at(name, partition, model, visible)
+            finally:  # also where a fault comes in between
+                if self.files.operations > before:
+                    self.acting.add(self.looks)
 
     def _look_at(self, name: str, partition: Partition, model: Modelled, visible: list[Record]) -> None:
         chance = random.Random(f"{self.seed} {self.looks}")  # of its own: who does not look changes no history

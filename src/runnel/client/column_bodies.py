@@ -38,7 +38,7 @@ def column_bodies(
     list<struct<key, value>>.
     """
     count = len(values)
-    if count <= FEW_ROWS:
+    if count <= FEW_ROWS and not _is_without_time(timestamps):
         yield from bodies(_records(values, keys, timestamps, headers), batch_bytes=batch_bytes)
         return
     values = _binary(values)
@@ -158,6 +158,11 @@ def _times(timestamps: Any, count: int) -> Numbers:
         timestamps = timestamps.combine_chunks()
     found: Numbers = pc.fill_null(_milliseconds(timestamps), now()).to_numpy(zero_copy_only=False)
     return found
+
+
+def _is_without_time(timestamps: Any) -> bool:
+    """Whether a row has the time that one by one stands for none."""
+    return timestamps is not None and NO_TIMESTAMP in _milliseconds(timestamps).to_pylist()
 
 
 def _milliseconds(timestamps: Any) -> Any:

@@ -61,7 +61,9 @@ FEATURE = "transaction.version"
 OWN_EPOCH_SINCE = 3  # the version of InitProducerId to which a producer can bring its id and epoch
 FOR_CLIENTS = 3  # the newest version of AddPartitionsToTxn that is not for brokers alone
 ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})  # states, by Kafka's names
+JOINS_SINCE = 12  # the version of Produce that adds its partitions by itself
 MARKED_SECONDS = 0.02  # after which an end that was answered is taken to have its markers
+UNSURE = 1  # epoch further, where it is not known whether the coordinator has the transaction open
 LAST_EPOCH = 2**15 - 2  # that a client may have
 # Where there is one, a clock that goes on while the machine sleeps.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -82,8 +84,9 @@ class Transaction:
         self._is_open = False
         self._is_announced = False
         self._is_ended_whole = False  # whether an end has its markers when it is answered
+        self._takes_joins = False  # whether a partition joins by what is written to it
         self._ended = -math.inf
-        self._is_ongoing = False  # its coordinator knows that it is open, and knows of no end
+        self._further = 0  # epochs that its time-out alone may take it further; 0: it cannot be told from a successor
         self._began = 0.0
 
     @property
@@ -113,12 +116,13 @@ class Transaction:
             self.init()
         wanted = frozenset(places)
         self._is_used = self._is_open = True
-        self._is_ongoing = False
+        self._further = 0
         self._began = _now()
         deadline = time.time() + self.timeout
         self._is_announced = announce or not self._can_join_by_writing
         self._join(wanted, f'beginning a transaction of "{self.id}"')
-        self._is_ongoing = self._is_announced and bool(wanted)
+        if wanted:
+            self._further = self._most_further if self._is_announced else UNSURE
         return Ticket(self.id, self._producer_id, self._epoch, self._generation, wanted, deadline)
 
     def widen(self, ticket: Ticket, places: Iterable[Place]) -> Ticket:
@@ -131,7 +135,7 @@ class Transaction:
     def joined(self) -> None:
         """Something was written into the transaction that is open: its coordinator knows of it now."""
         self._refuse_unless_open("write to")
-        self._is_ongoing = True
+        self._further = self._most_further
 
     def commit(self) -> None:
         """Make all that was written visible, at once. To be called when every writer is done.
@@ -155,7 +159,7 @@ class Transaction:
     def _initialise(self) -> None:
         doing = f'initialising "{self.id}"'
         self._generation = self._settled(lambda: self._find_generation(doing))
-        self._is_ended_whole = self._settled(lambda: self._is_runnel(doing))
+        self._settled(lambda: self._look_at_coordinator(doing))
         self._settled(lambda: self._ask_epoch(NO_ID, NO_EPOCH, doing))
 
     def _next_epoch(self) -> None:
@@ -190,14 +194,19 @@ class Transaction:
         level = next((each["max_version_level"] for each in told["finalized_features"] if each["name"] == FEATURE), 0)
         return Generation.SECOND if level >= Generation.SECOND else Generation.FIRST
 
-    def _is_runnel(self, doing: str) -> bool:
+    def _look_at_coordinator(self, doing: str) -> None:
         coordinator = self._coordinator or self._cluster.coordinator(self.id, doing)
         with self._cluster.wire(coordinator.address) as wire:
-            return wire.serves(OwnApi.COMPACT_TOPIC)
+            self._is_ended_whole = wire.serves(OwnApi.COMPACT_TOPIC)  # Runnel's own
+            self._takes_joins = (wire.version(Api.PRODUCE) or 0) >= JOINS_SINCE
+
+    @property
+    def _most_further(self) -> int:
+        return 1 if self._generation is Generation.FIRST else 2
 
     @property
     def _can_join_by_writing(self) -> bool:
-        if self._generation is Generation.FIRST:
+        if self._generation is Generation.FIRST or not self._takes_joins:
             return False
         return self._is_ended_whole or _now() - self._ended >= MARKED_SECONDS
 
@@ -244,10 +253,10 @@ class Transaction:
             "producer_epoch": self._epoch,
             "committed": committed,
         }
-        was_ongoing, self._is_ongoing = self._is_ongoing, False  # if no answer comes, nobody knows
+        further, self._further = self._further, 0  # if no answer comes, nobody knows whether it is open
         answer = self._ask(Api.END_TXN, asked, doing, most=self._generation.most(Api.END_TXN))
         if answer["error_code"] in FENCED:
-            self._is_ongoing = was_ongoing
+            self._further = further
             if (overdue := self._overdue) and self._take_back(doing):
                 raise Overdue(self.id, "its coordinator", overdue)
         self._check(answer["error_code"], doing)
@@ -263,9 +272,10 @@ class Transaction:
         A transaction that was open when its time was over is aborted now, and one epoch further, or two where each end
         gives another one. Whoever takes over aborts it in the same way, and is given one more epoch then, in a state
         that is not that of an abort; if it aborts anything itself, it is still further. And one that is only about to
-        take over will fence us.
+        take over will fence us. Where nobody told us that it was open, a successor found nothing to abort: then the
+        first epoch behind ours is that of an abort by the time-out alone, and the second one may be its own.
         """
-        if not self._is_ongoing:
+        if not self._further:
             return False
         try:
             answer = self._ask(Api.DESCRIBE_TRANSACTIONS, {"transactional_ids": [self.id]}, doing)
@@ -275,12 +285,12 @@ class Transaction:
             return False
         epoch = known["producer_epoch"]
         is_aborted = known["transaction_state"] in ABORTED and known["producer_id"] == self._producer_id
-        most = 1 if self._generation is Generation.FIRST else 2
-        if not is_aborted or not 1 <= epoch - self._epoch <= most or epoch > LAST_EPOCH:
+        if not is_aborted or not 1 <= epoch - self._epoch <= self._further or epoch > LAST_EPOCH:
             return False
         self._epoch = epoch
         self._ended = _now()
-        self._is_used = self._is_open = self._is_ongoing = False
+        self._is_used = self._is_open = False
+        self._further = 0
         return True
 
     # --- the coordinator

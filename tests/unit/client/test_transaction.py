@@ -46,7 +46,16 @@ def described(epoch=EPOCH + 1, state="CompleteAbort", producer=ID, code=ErrorCod
 
 
 @contextmanager
-def opened(monkeypatch, *ends, known, generation=Generation.FIRST, seconds=700, epoch=EPOCH, announce=True):
+def opened(
+    monkeypatch,
+    *ends,
+    known,
+    generation=Generation.FIRST,
+    seconds=700,
+    epoch=EPOCH,
+    announce=True,
+    serves_produce=True,
+):
     """A transaction that has been open for so long, and how its coordinator answers to its ends."""
     clock = [0.0]
     monkeypatch.setattr(transactions, "_now", lambda: clock[0])
@@ -57,6 +66,7 @@ def opened(monkeypatch, *ends, known, generation=Generation.FIRST, seconds=700, 
             {"throttle_time": 0, "error_code": 0, "producer_id": ID, "producer_epoch": epoch},
         ],
         Api.ADD_PARTITIONS_TO_TXN: [added()],
+        **({Api.PRODUCE: []} if serves_produce else {}),
         Api.END_TXN: list(ends),
         Api.DESCRIBE_TRANSACTIONS: [known],
     }
@@ -152,12 +162,23 @@ def test_one_that_was_not_announced_goes_on_if_something_was_written(monkeypatch
     assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
 
 
-def test_one_that_was_not_announced_and_of_which_nothing_is_known_to_be_written_is_given_up(monkeypatch):
-    """Its coordinator may never have had it open: then the time-out was not its own."""
+def test_one_of_which_nothing_is_known_to_be_written_goes_on_where_only_the_time_out_can_have_aborted_it(monkeypatch):
+    """As one whose first batch was stored, and the answer to it lost."""
     given = {"known": described(), "generation": Generation.SECOND, "announce": False}
-    with opened(monkeypatch, FENCED, **given) as (transaction, broker), pytest.raises(Fenced):
+    with opened(monkeypatch, FENCED, **given) as (transaction, _):
         transaction.init()
-    assert not asked(broker, Api.DESCRIBE_TRANSACTIONS)
+        ticket = transaction.begin([PLACE], announce=False)
+    assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
+
+
+@pytest.mark.parametrize(
+    "known", [described(EPOCH + 2), described(EPOCH + 1, "Empty"), described(EPOCH + 1, "Ongoing")]
+)
+def test_one_of_which_nothing_is_known_to_be_written_is_given_up_where_a_successor_may_have_been(monkeypatch, known):
+    """Its coordinator may never have had it open: a successor then has the next epoch, and the one behind its abort."""
+    given = {"known": known, "generation": Generation.SECOND, "announce": False}
+    with opened(monkeypatch, FENCED, **given) as (transaction, _), pytest.raises(Fenced):
+        transaction.init()
 
 
 def test_one_of_the_first_generation_is_announced_always(monkeypatch):
@@ -165,6 +186,12 @@ def test_one_of_the_first_generation_is_announced_always(monkeypatch):
     with opened(monkeypatch, FENCED, **given) as (transaction, broker), pytest.raises(Overdue):
         transaction.commit()
     assert len(asked(broker, Api.ADD_PARTITIONS_TO_TXN)) == 1
+
+
+def test_one_is_announced_where_what_is_written_does_not_join_by_itself(monkeypatch):
+    given = {"known": described(), "generation": Generation.SECOND, "announce": False, "serves_produce": False}
+    with opened(monkeypatch, FENCED, **given) as (_, broker):
+        assert len(asked(broker, Api.ADD_PARTITIONS_TO_TXN)) == 1
 
 
 @pytest.mark.parametrize(("seconds", "asks"), [(0.01, 1), (0.03, 0)])
