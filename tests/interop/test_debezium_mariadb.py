@@ -5,7 +5,7 @@ schemas and all, but for what is said here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +17,7 @@ from runnel.capture.selection import Selection
 from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.mariadb_server import PASSWORD, USER, mariadb_server
-from tests.contract.capture.mariadb_types import ENDING, OURS, TYPES, Type
+from tests.contract.capture.mariadb_types import ENDING, ENDING_READ, OURS, OURS_READ, TYPES, Type
 from tests.interop.debezium import comparing
 from tests.interop.debezium.comparing import Both, as_told, by_topic, key_of, ours, told, with_a_word
 from tests.interop.debezium.engine import Engine, Record, mariadb_settings
@@ -61,21 +61,23 @@ WRITTEN = (
     ("INSERT INTO later VALUES (1, 'b')",),
     ("DROP TABLE loose",),
 )
+THERE = 100  # the first number of typed rows that are there when the tables are read
 COMPARED = [each for each in TYPES if each.name not in ENDING]
+READ = [each for each in COMPARED if each.name not in ENDING_READ]
 DROPPED = "loose"
 TOLD = ("there", "customers", "orders", "loose", "emptied", "later")
 
 
-def typed_rows() -> Iterator[str]:
-    for each in COMPARED:
-        rows = ", ".join(f"({number}, {literal})" for number, (literal, _) in enumerate(each.values))
+def typed_rows(types: Sequence[Type], first: int = 0) -> Iterator[str]:
+    for each in types:
+        rows = ", ".join(f"({number}, {literal})" for number, (literal, _) in enumerate(each.values, first))
         yield f"INSERT INTO `{each.name}_` VALUES {rows}"
 
 
 def write(database: MariadbDatabase) -> None:
     for statements in WRITTEN:
         database.execute(*statements)
-    database.run(*typed_rows())
+    database.run(*typed_rows(COMPARED))
     database.run("INSERT INTO hello VALUES (1000)")
 
 
@@ -88,6 +90,7 @@ def both(tmp_path_factory) -> Iterator[Both]:
         stack.callback(database.close)
         database.run("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'", *TABLES)
         database.run(*(f"CREATE TABLE `{each.name}_` (id int PRIMARY KEY, v {each.sql})" for each in COMPARED))
+        database.run(*typed_rows(READ, THERE))
         prefix = "shop"
         settings = mariadb_settings(
             server.port,
@@ -194,9 +197,27 @@ def column_of(column: Any) -> Any:
 
 @pytest.mark.parametrize("each", COMPARED, ids=lambda each: each.name)
 def test_a_type_is_told_as_debezium_tells_it_unless_the_table_says_why_not(both: Both, each: Type):
-    debezium, mine = map(as_told, both.of_table(f"{each.name}_"))
+    debezium, mine = (as_told(changed(records)) for records in both.of_table(f"{each.name}_"))
     assert len(mine) == len(each.values)
     if each.name in OURS:
         assert debezium != mine, f"it is the same now: {OURS[each.name]}"
     else:
         assert mine == debezium
+
+
+@pytest.mark.parametrize("each", READ, ids=lambda each: each.name)
+def test_a_type_is_read_as_debezium_reads_it_unless_the_table_says_why_not(both: Both, each: Type):
+    debezium, mine = (as_told(read(records)) for records in both.of_table(f"{each.name}_"))
+    assert len(debezium) == len(mine) == len(each.values)
+    if each.name in OURS_READ:
+        assert debezium != mine, f"it is the same now: {OURS_READ[each.name]}"
+    else:
+        assert mine == debezium
+
+
+def read(records: list[Record]) -> list[Record]:
+    return [each for each in records if each.value["payload"]["op"] == "r"]
+
+
+def changed(records: list[Record]) -> list[Record]:
+    return [each for each in records if each.value["payload"]["op"] != "r"]

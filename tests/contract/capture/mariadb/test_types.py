@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.events import Change
 from tests.contract.capture.captured_mariadb import MariadbDatabase, events_of
-from tests.contract.capture.mariadb_types import OURS, TYPES, Type
+from tests.contract.capture.mariadb_types import ENDING_READ, OURS, OURS_READ, TYPES, Type
 
 pytestmark = pytest.mark.servers
 
@@ -52,4 +52,4 @@ def test_a_type_stands_in_json_as_the_table_says(captured, each: Type):
 
 
 def test_what_is_ours_alone_is_a_type_that_is_tested():
-    assert set(OURS) <= {each.name for each in TYPES}
+    assert {*OURS, *OURS_READ, *ENDING_READ} <= {each.name for each in TYPES}
