@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -8,6 +9,27 @@ from types import ModuleType
 import pytest
 
 from runnel.pipeline.python_daemon import hush, quiet
+
+FORKS = """
+import os, sys, threading
+from runnel.pipeline.python_daemon import NEEDED, prepare
+prepare()
+assert threading.active_count() == 1
+for _ in range(2):
+    if os.fork() == 0:
+        assert set(NEEDED) <= set(sys.modules)
+        import numpy, random
+        print(numpy.random.random(), random.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not prepare their workers")
+def test_workers_are_forked_ready_and_each_draws_its_own_numbers():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 4, done.stdout
 
 
 @pytest.mark.parametrize("gone", [BrokenPipeError, ConnectionResetError])
