@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker, Reading, Writing
@@ -23,6 +25,10 @@ from tests.pipeline.test_sums import check_answer, check_sums, late_by_the_rule,
 HERE = str(Path(__file__))
 STEPS = ("body.left out",)
 WRONG = 33  # an n on which functions raise
+
+# As the functions of an app do, those of this file travel to the workers as they are. A worker would import the file,
+# with pytest and a broker, and do so again each time that a function has raised.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture
