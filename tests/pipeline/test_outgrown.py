@@ -67,7 +67,9 @@ def cluster(brokers):
 
 
 @pytest.fixture
-def stage(brokers, tmp_path):
+def stage(brokers, tmp_path, monkeypatch):
+    # Spark's workers start executors with options of their own: only this reaches them, too.
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     with postgres_server() as postgres:
         yield Stage(brokers, tmp_path / "data", postgres.url, CLUSTER)
 
