@@ -35,9 +35,8 @@ def assert_exact(stage):
     assert len(stage.read("clicks.rejected")) == 2 * stage.broken  # by each of the two queries
 
 
-@pytest.mark.parametrize(
-    "by_tasks", [pytest.param(False, marks=pytest.mark.servers), pytest.param(True, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("by_tasks", [False, True])
 def test_views_and_streams_are_right_and_a_second_run_goes_on(stage, by_tasks):
     stage.send(400, broken=0.02)
     first = stage.run(by_tasks=by_tasks)
@@ -50,12 +49,16 @@ def test_views_and_streams_are_right_and_a_second_run_goes_on(stage, by_tasks):
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_run_that_dies_is_made_good_by_the_next(stage, point):
+def test_a_run_that_dies_is_made_good_by_the_next_and_a_third_goes_on(stage, point):
     stage.send(400, broken=0.02)
     died = stage.run(die_at=point)
     assert died.code != 0, died.log
     again = stage.run()
     assert again.code == 0, again.log
+    assert_exact(stage)
+    stage.send(200, seed=2)
+    third = stage.run()
+    assert third.code == 0, third.log
     assert_exact(stage)
 
 
