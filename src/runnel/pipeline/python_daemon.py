@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -22,17 +23,23 @@ from pyspark import daemon
 
 Worker = Callable[[socket.socket, bool], int]
 
-# A second of a processor for each worker. None of them starts a thread that a fork would miss.
+# A second of a processor for each worker. They start no thread that a fork would miss: Arrow's allocator, which has one
+# of its own, sees to its forks itself.
 NEEDED = ("pyspark.worker", "pandas", "runnel.pipeline.source.reader", "runnel.pipeline.view_inputs.source")
 
 
 def prepare() -> None:
     """Import what workers need, and let each draw its own random numbers all the same: Python's module sees to that by
     itself, NumPy's was seeded when it was imported. What is there now no worker looks at when it collects its garbage.
+
+    Ctrl-C in a terminal is not for this process: Spark's daemon says so as well, but later. On the standard output Java
+    is told where to find it, and nothing else may stand there. What cannot be imported, the worker that needs it tells.
     """
-    for name in NEEDED:
-        import_module(name)
-    os.register_at_fork(after_in_child=import_module("numpy.random").seed)
+    os.setpgid(0, 0)
+    with redirect_stdout(sys.stderr), suppress(ImportError):
+        for name in NEEDED:
+            import_module(name)
+        os.register_at_fork(after_in_child=import_module("numpy.random").seed)
     gc.freeze()
 
 

@@ -18,7 +18,11 @@ assert threading.active_count() == 1
 for _ in range(2):
     if os.fork() == 0:
         assert set(NEEDED) <= set(sys.modules)
-        import numpy, random
+        import numpy, pyarrow, random
+        import pyarrow.compute
+        numpy.ones((300, 300)) @ numpy.ones((300, 300))  # on threads of a library
+        table = pyarrow.table({"key": list(range(100_000))})
+        assert table.group_by("key", use_threads=True).aggregate([("key", "count")]).num_rows == 100_000
         print(numpy.random.random(), random.random(), flush=True)
         os._exit(0)
     os.wait()
