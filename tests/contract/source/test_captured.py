@@ -21,6 +21,7 @@ from runnel.pipeline.tables import keyed_rows
 from runnel.pipeline.tables.changes import rows_of
 from runnel.pipeline.tables.topic_table import directory_of, ranges_read
 from tests.contract.source.test_tables import NOON, Customers
+from tests.filling import AT_ONCE
 
 HOLE = "__debezium_unavailable_value"
 SCHEMA = Debezium("id int, name string, about string")
@@ -287,7 +288,7 @@ def test_a_batch_that_emptied_the_table_does_so_again_when_partitions_were_added
 
 def test_a_stream_has_its_changes_and_leaves_out_what_follows_a_delete(bench, bootstrap, make_topic):
     topic = make_topic(1)
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         for each in (value("c", 1, "Anne", source={"ts_ms": 1_700_000_000_000}), value("d", 1), None, b"{}"):
             producer.produce(topic, each, key=b"1")
     source = bench(topic, schema=SCHEMA)
@@ -301,7 +302,7 @@ def test_a_stream_has_its_changes_and_leaves_out_what_follows_a_delete(bench, bo
 
 def test_the_time_of_the_commit_can_be_the_event_time(bench, bootstrap, make_topic):
     topic = make_topic(1)
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         producer.produce(topic, value("c", 1, source={"ts_ms": 1_700_000_000_000}))
         producer.produce(topic, value("c", 2, source={}))
     source = bench(topic, schema=SCHEMA, time="_source_time", late="1 minute")

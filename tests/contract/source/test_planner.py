@@ -11,10 +11,11 @@ from runnel.client import Admin, Producer
 from runnel.client.errors import TopicReplaced
 from runnel.pipeline.source import planner
 from runnel.pipeline.source.followed import Followed
+from tests.filling import AT_ONCE
 
 
 def fill(bootstrap, topic, partition, count, *, first=0, timestamp=None):
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         for number in range(first, first + count):
             stamp = {} if timestamp is None else {"timestamp": timestamp + number}
             producer.submit(topic, b'{"n": %d}' % number, partition=partition, **stamp)
@@ -96,7 +97,7 @@ def test_a_batch_has_no_more_rows_than_declared_and_the_partitions_stay_side_by_
 
 def test_a_batch_has_no_more_bytes_than_declared(bench, bootstrap, make_topic):
     topic = make_topic(1)
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         for number in range(20_000):
             producer.submit(topic, b'{"n": %d, "more": "%s"}' % (number, b"x" * 200), partition=0)
     rows, _ = bench(topic, read=Reading(bytes=1_000_000)).read()
@@ -105,7 +106,7 @@ def test_a_batch_has_no_more_bytes_than_declared(bench, bootstrap, make_topic):
 
 def test_the_bytes_of_a_batch_are_those_of_its_records_unpacked(bench, bootstrap, make_topic):
     topic = make_topic(1)
-    with Producer(bootstrap, settings={"compression.type": "zstd"}) as producer:
+    with Producer(bootstrap, settings={"compression.type": "zstd", **AT_ONCE}) as producer:
         for number in range(20_000):
             producer.submit(topic, b'{"n": %d, "more": "%s"}' % (number, b"x" * 200), partition=0)
     rows, _ = bench(topic, read=Reading(bytes=1_000_000)).read()

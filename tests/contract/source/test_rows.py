@@ -11,6 +11,7 @@ from runnel.client import Producer
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import ranges
 from runnel.pipeline.source.rows import Rows, beat
+from tests.filling import AT_ONCE
 
 NOON = 1_700_000_000_000
 AT = datetime.fromtimestamp(NOON / 1000, UTC)
@@ -18,7 +19,7 @@ TIMED = {"schema": "n int, at timestamp", "time": "at", "late": "10 seconds", "a
 
 
 def send(bootstrap, topic, *values, partition=0, **about):
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         for value in values:
             producer.produce(topic, value, partition=partition, **about)
 

@@ -25,6 +25,7 @@ from runnel.pipeline.tables import versions
 from runnel.pipeline.tables.changes import rows_of
 from runnel.pipeline.tables.partitions import LOOK_EVERY, Lookout
 from runnel.pipeline.tables.topic_table import TopicTable, directory_of, ranges_read
+from tests.filling import AT_ONCE
 
 NOON = 1_700_000_000_000
 
@@ -48,7 +49,7 @@ class Customers:
         )
         self.topic = topic
         self.cluster = Cluster(bootstrap)
-        self._producer = Producer(bootstrap)
+        self._producer = Producer(bootstrap, settings=AT_ONCE)
         self.seconds = 0.0
         self.lookout = Lookout(directory_of(self.spec), topic, self.cluster, clock=lambda: self.seconds)
 
@@ -60,7 +61,7 @@ class Customers:
         """Who writes learns of new partitions when he pleases: this one at once."""
         admin.add_partitions(self.topic, count)
         self._producer.close()
-        self._producer = Producer(self.spec.bootstrap)
+        self._producer = Producer(self.spec.bootstrap, settings=AT_ONCE)
 
     # --- writing
 
@@ -401,7 +402,7 @@ def test_changes_of_many_batches_and_partitions_end_in_the_table(customers, seed
     chance = random.Random(seed)
     table = customers(partitions=2, changes=True, read=Reading(rows=7))
     expected: dict[int, str] = {}
-    with Producer(table.spec.bootstrap) as producer:
+    with Producer(table.spec.bootstrap, settings=AT_ONCE) as producer:
         for number in range(200):
             id = chance.randrange(20)
             value = None if chance.random() < 0.3 else b'{"id": %d, "name": "%d"}' % (id, number % 5)

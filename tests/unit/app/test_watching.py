@@ -25,6 +25,7 @@ from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.testing import StoppedClock
 from runnel.views.opening import open_store
 from runnel.views.store import Declared, Marker
+from tests.filling import AT_ONCE
 
 GROUP = "runnel.shop.pages"
 
@@ -78,7 +79,7 @@ def clock():
 def topic(broker):
     name = f"clicks-{next(numbers)}"
     broker.create_topic(name, 1)
-    with Producer(broker.bootstrap) as producer:
+    with Producer(broker.bootstrap, settings=AT_ONCE) as producer:
         for _ in range(10):
             producer.submit(name, b"{}")
     return name
