@@ -119,6 +119,14 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"chance: --seed {config.option.seed} --rounds {config.option.rounds}"
 
 
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Half of the time a worker waits: for brokers, processes and time-outs. So there are three for two processors."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist reads it
+    return (3 * (os.cpu_count() or 1) + 1) // 2
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected is half a million objects that stay to the end: not to be searched for garbage every time."""
