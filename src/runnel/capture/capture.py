@@ -128,10 +128,11 @@ class Capture:
             if self._stop.is_set():
                 return
             self._keep(without_unchosen(self.state, self._envelope.has))
+            self._keep(remembered(self.state, self._source, self._envelope))  # for what `prepare` must not take away
         position = self._source.prepare()
         if self.state.position is not None:
             self._refuse_same_topics(map(str, self._source.tables()))
-            self._keep(with_new(self.state, self._source, self._reading.mode))
+            self._keep(with_new(self.state, self._source, self._reading.mode, self._envelope.is_outbox))
         elif self._reading.mode is not Mode.INITIAL:
             self._begin_streaming(position)
         if self.state.position is None or self.state.needs_snapshot:
@@ -144,14 +145,21 @@ class Capture:
             raise ChosenOtherwise(self.name, left)
 
     def _finish_transaction(self, position: Position) -> None:
-        """Tables that are chosen since the middle of a transaction are captured from its end on. They are read then, as
-        they are behind it.
+        """Before anything else, and with the tables as they were known when it was begun: what was counted then must
+        count again. Tables that are chosen since are captured from its end on. They are read then, as they are behind
+        it.
         """
         if not position.index or self._source.counts_unchosen:
             return
-        if any(str(table) not in self.state.tables for table in self._source.tables()):
-            changes = Narrowed(self._changes(position), self.state.tables)
-            self._tell_before_reading(changes, position, lambda: self.state.is_between)
+        if self.state.needs_snapshot:
+            with self._source.snapshot() as snapshot:  # for what the log leaves out of a row
+                self._tell_rest(self._changes(position, snapshot.position), position)
+        else:
+            self._tell_rest(self._changes(position), position)
+
+    def _tell_rest(self, changes: Changes, position: Position) -> None:
+        narrowed = Narrowed(changes, self.state.tables)
+        self._tell_before_reading(narrowed, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:
         tables = [self._source.table(table) for table in self._source.tables()]

@@ -22,7 +22,7 @@ from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, t
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import Table, TableId
+from runnel.capture.tables import NOT_THERE, Table, TableId
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,9 @@ class Numbering(Protocol):
         """Of all tables that are there, chosen or not."""
 
     def remember(self, tables: Mapping[TableId, int | None], *, describe: bool) -> None:
-        """Of these was told until now, for the changes that are opened next. None: whatever has the name. `describe`
-        asks the changes to say what they are like, too: columns that are others than before are not in the log.
+        """Of these was told until now, for the changes that are opened next; of no others is told. None: whatever has
+        the name; NOT_THERE: nothing has it. `describe` asks the changes to say what they are like, too: columns that
+        are others than before are not in the log.
         """
 
 
@@ -81,13 +82,19 @@ def without_unchosen(state: State, is_chosen: Callable[[str], bool]) -> State:
     return state
 
 
-def with_new(state: State, source: Source, mode: Mode) -> State:
-    """With the tables that were not chosen before. What a snapshot has left is read as the mode says from now on."""
-    assert state.position is not None
+def with_new(state: State, source: Source, mode: Mode, is_outbox: Callable[[TableId], bool] = lambda _: False) -> State:
+    """With the tables that were not chosen before. What a snapshot has left is read as the mode says from now on. An
+    outbox is not read: its rows may have been sent.
+    """
+    position = state.position
+    assert position is not None
     for table in source.tables():
         told = state.tables.get(str(table))
-        if told is None:
-            state = state.with_table(table, _later(source.table(table), mode, state.position))
+        if told is None and is_outbox(table):
+            _say_outbox(table)
+            state = state.with_table(table, _new(source.table(table), Mode.NONE, position))
+        elif told is None:
+            state = state.with_table(table, _later(source.table(table), mode, position))
         elif told.is_left and not told.by_chunks and mode is not Mode.INITIAL:
             state = state.with_table(table, _unfinished(source.table(table), mode, told))
     return state
@@ -113,7 +120,7 @@ def with_tables_of(
             state = state.with_table(event.table.id, replace(state.table(event.table.id), is_gone=False))
         elif isinstance(event, Came) and is_outbox(event.table):
             if str(event.table) not in awaited:
-                logger.warning("of outbox %s only what is inserted from now on is sent: it came with rows", event.table)
+                _say_outbox(event.table)
                 state = state.with_table(event.table, TableState("complete", None, 0, position.at))
         elif isinstance(event, Gone | Came) and str(event.table) in state.tables and str(event.table) not in awaited:
             state = _without(event.table, state)
@@ -122,7 +129,8 @@ def with_tables_of(
 
 def remembered(state: State, source: Source, envelope: Envelope) -> State:
     """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
-    what is there under their names is taken for them. The source is told what to look for.
+    what is there under their names is taken for them. Not so inside of a transaction: what was told of it must be told
+    again, of the same tables. The source is told what to look for.
     """
     numbered = numbering(source)
     if numbered is None:
@@ -130,9 +138,9 @@ def remembered(state: State, source: Source, envelope: Envelope) -> State:
     numbers = numbered.numbers()
     ids = {str(table): table for table in numbers}
     for name, told in state.tables.items():
-        if told.number is None and name in ids:
+        if told.number is None and name in ids and state.is_between:
             state = state.with_table(name, replace(told, number=numbers[ids[name]]))
-    known = {ids.get(name) or TableId(*name.split(".", 1)): told.number for name, told in state.tables.items()}
+    known = {ids.get(name) or TableId(*name.split(".", 1)): _number(told) for name, told in state.tables.items()}
     numbered.remember(known, describe=envelope.schema_changes is not None)
     return state
 
@@ -161,6 +169,10 @@ def until_one_came(events: Sequence[Event], awaited: Container[str] = ()) -> tup
     return events, has_come
 
 
+def _number(told: TableState) -> int | None:
+    return NOT_THERE if told.is_gone and told.number is None else told.number
+
+
 def _without(table: TableId, state: State) -> State:
     """One that is being read by chunks may be there again under its name: its chunks will tell."""
     told, state = state.table(table), state.without(table)
@@ -186,6 +198,10 @@ def _later(table: Table, mode: Mode, position: Position) -> TableState:
     except NoKey as error:
         logger.warning("of %s only changes are told from now on, and not the rows that it has: %s", table.id, error)
         return replace(stopped(TableState()), number=table.number)
+
+
+def _say_outbox(table: TableId) -> None:
+    logger.warning("of outbox %s only what is inserted from now on is sent: it may have come with rows", table)
 
 
 def _unfinished(table: Table, mode: Mode, told: TableState) -> TableState:

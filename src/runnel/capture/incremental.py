@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 CHUNK_ROWS: Final = 1024
 SIDE_BY_SIDE: Final = 4  # chunks under way, of as many tables
 AGAIN_MICROS: Final = 50_000  # before a source is asked again that could not give a chunk
+ABSENT_MICROS: Final = 1_000_000  # before a table is looked for again that was not there
 WORD: Final = "incremental"  # what the rows say of their snapshot
 
 
@@ -63,6 +64,8 @@ class Incremental:
         self._rate = rate
         self._tracker = Tracker()
         self._readings: dict[str, Turn] = {}  # in turns: whose chunk was asked for goes to the end
+        self._absent: set[str] = set()  # not there, and of which the changes have not told the end
+        self._looked = 0  # when they were looked for
         self._ids: frozenset[TableId] = frozenset()
         self._flights: dict[str, Flight] = {}
         self._followed: State | None = None
@@ -80,12 +83,16 @@ class Incremental:
             return longest
         return min(longest, max(0, self._due - now) / 1_000_000)
 
-    def follow(self, state: State) -> State:
-        """Read the tables that are left to be read according to the state. Some of them may be gone."""
+    def follow(self, state: State, *, again: bool = False) -> State:
+        """Read the tables that are left to be read according to the state. Some of them may be gone; `again` looks for
+        those that were not there.
+        """
         before = self._followed
-        if before is not None and before.tables is state.tables and before.is_paused == state.is_paused:
+        is_same = before is not None and before.tables is state.tables and before.is_paused == state.is_paused
+        if is_same and not again:
             return state
         wanted = {name: told for name, told in state.tables.items() if _is_read(told) and not state.is_paused}
+        self._absent = {name for name in self._absent if name in wanted and not wanted[name].is_gone and not again}
         state = self._begin(wanted, state)
         for name in [name for name in self._readings if name not in wanted]:
             del self._readings[name]
@@ -99,7 +106,7 @@ class Incremental:
 
     def ask(self, state: State, now: int) -> State:
         """Read the next chunk, if it is time for one. A table that cannot be read any more is told of by the state."""
-        state = self.follow(state)
+        state = self.follow(state, again=self._is_time_to_look(now))
         name = self._waiting()
         if name is None or now < self._due:
             return state
@@ -111,8 +118,9 @@ class Incremental:
             logger.error("the snapshot of %s is stopped: %s", name, error)
             return self.follow(state.with_table(name, stopped(told)))
         except TableMissing as error:
-            logger.warning("the snapshot of %s ends: %s", name, error)
-            return self.follow(_not_there(name, told, state))
+            logger.warning("the snapshot of %s waits: %s", name, error)
+            del self._readings[name]
+            return self.follow(self._without(name, told, state))
 
     def note(self, event: Event) -> None:
         """An event that the changes tell, before its place in the topics is known."""
@@ -155,22 +163,44 @@ class Incremental:
         return next((name for name in self._readings if name not in under_way), None)
 
     def _begin(self, wanted: dict[str, TableState], state: State) -> State:
-        new = [name for name in wanted if name not in self._readings]
+        new = [name for name in wanted if name not in self._readings and name not in self._absent]
         if not new:
             return state
         if not self._readings:
             self._tracker.clear()
         there = {str(table): table for table in self._source.tables()}
         for name in new:
-            if name not in there:
-                state = _not_there(name, wanted[name], state)
+            table = self._found(there.get(name))
+            if table is None:
+                state = self._without(name, wanted[name], state)
                 continue
-            table = self._source.table(there[name])
             self._readings[name] = Turn(table, self._most)
             if wanted[name].key is not None and wanted[name].columns != key_columns(table):
                 state = state.with_table(name, anew(wanted[name]))
-        self._source.settle()  # what was told of them until now was not noted
+        if any(name in self._readings for name in new):
+            self._source.settle()  # what was told of them until now was not noted
         return state
+
+    def _found(self, table: TableId | None) -> Table | None:
+        try:
+            return None if table is None else self._source.table(table)
+        except TableMissing:
+            return None
+
+    def _without(self, name: str, told: TableState, state: State) -> State:
+        """A table that was to be read is not there. It may come back; else the changes will come to its end, if that
+        was not told. Some of them may be in its topic, and count for the position.
+        """
+        if told.is_gone:
+            return missed(name, told, state)
+        self._absent.add(name)
+        return state
+
+    def _is_time_to_look(self, now: int) -> bool:
+        if not self._absent or now - self._looked < ABSENT_MICROS:
+            return False
+        self._looked = now
+        return True
 
     def _beginanew(self) -> None:
         """What was told until now is too much to be noted: chunks must see all of it."""
@@ -236,13 +266,6 @@ def stopped(told: TableState) -> TableState:
     """A table whose reading ends here. If it was complete before, it still is."""
     state: Progress = "partial" if told.since is None else "complete"
     return TableState(state, None, told.rows, told.since)
-
-
-def _not_there(name: str, told: TableState, state: State) -> State:
-    """A table that was to be read beside its changes is gone, and they have not come to its end, unless that was told.
-    Some of them may be in its topic, and count for the position.
-    """
-    return missed(name, told, state) if told.is_gone else state.with_table(name, stopped(told))
 
 
 def missed(name: str, told: TableState, state: State) -> State:

@@ -21,6 +21,7 @@ class Narrowed:
         self._changes = changes
         self._tables = tables
         self._began: Began | None = None  # not told yet: there may be nothing in it
+        self._is_counted = False  # whether something in it counts for a position
         self._is_over = False
 
     def read(self, seconds: float) -> Sequence[Event]:
@@ -34,15 +35,16 @@ class Narrowed:
             if self._is_over:
                 return
             if isinstance(event, Began):
-                self._began = event
+                self._began, self._is_counted = event, False
             elif isinstance(event, Ended):
                 if self._began is None:
-                    self._is_over = True
+                    self._is_over = self._is_counted
                     yield event
             elif self._is_told(event):
                 if self._began is not None:
                     yield self._began
                     self._began = None
+                self._is_counted = self._is_counted or not isinstance(event, Redefined | Gone | Came)
                 yield event
 
     def _is_told(self, event: Event) -> bool:

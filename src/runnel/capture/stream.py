@@ -92,7 +92,7 @@ class Stream:
             self._envelope.introduce(event.table, event.micros, event.source, out, now, STREAMING)
 
     def _pass(self, event: Passed) -> None:
-        self._at, self._index = event.at, 0
+        self._at, self._index = event.at, self._skip  # what is in the topics is of a transaction that is still to come
         if event.micros is not None:
             self._envelope.lag.passed(event.micros)
 
@@ -103,6 +103,9 @@ class Stream:
             self._begun = None
 
     def _end(self, event: Ended, out: Outgoing) -> None:
+        if self._skip and not self._told:  # it has no events: those that are in the topics are of a later one
+            self._at, self._id = event.at, None
+            return
         self._tell_begun(out)
         if self._has_transactions:
             self._envelope.ended(event.id, event.micros, self._counts, out)

@@ -21,6 +21,7 @@ class Absent(Enum):
 
 UNCHANGED: Final = Absent.UNCHANGED
 UNKNOWN: Final = Absent.UNKNOWN
+NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
 
 Row: TypeAlias = tuple[Any, ...]
 

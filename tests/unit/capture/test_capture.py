@@ -1,14 +1,19 @@
 """What a capture looks at before it goes on."""
 
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
 import pytest
 
 from runnel.capture.capture import Capture
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise
-from runnel.capture.events import Position
+from runnel.capture.events import Began, Change, Ended, Passed, Position
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
-from tests.unit.capture.customers import NoSource
+from runnel.capture.tables import TableId
+from tests.unit.capture.customers import CUSTOMERS, NoSource
 
 
 class GoesOn(Exception):
@@ -55,3 +60,134 @@ def test_fewer_tables_in_the_middle_of_a_transaction_are_refused():
 def test_between_transactions_or_where_all_are_counted_they_are_not(index, counts_unchosen):
     with pytest.raises(GoesOn):
         start(index, counts_unchosen=counts_unchosen)
+
+
+T, A = replace(CUSTOMERS, number=100), replace(CUSTOMERS, id=TableId("public", "a"), number=1)
+
+
+def changes_of(table, *numbers):
+    return [Change(table, "c", None, (number, "a", None), "", 0) for number in numbers]
+
+
+class Log(NoSource):
+    """A log of two transactions, one of customers alone and one of them and a. Of a table it tells those changes whose
+    number is remembered. In the catalog customers are another one by now, or none.
+    """
+
+    counts_unchosen = False
+
+    def __init__(self, there, *, forgets_numbers=False):
+        self._there = there
+        self._forgets = forgets_numbers
+
+    def tables(self):
+        return [table.id for table in self._there]
+
+    def table(self, table):
+        return next(each for each in self._there if each.id == table)
+
+    def numbers(self):
+        return {table.id: table.number for table in self._there}
+
+    def remember(self, tables, *, describe):
+        self._known = tables
+
+    def prepare(self):
+        return Position({"at": 9})
+
+    def confirm(self, position): ...
+
+    @contextmanager
+    def snapshot(self):
+        yield SnapshotOf(self._there)
+
+    def changes(self, after, until=None):
+        transactions = [("7", changes_of(T, 1)), ("8", [*changes_of(T, 1, 2, 3), *changes_of(A, 1, 2, 3, 4)])]
+        events = []
+        for name, told in transactions[max(0, after.at["at"] - 6) :]:
+            kept = [each for each in told if self._forgets or self._known.get(each.table.id) == each.table.number]
+            if kept:
+                events += [Began(name, 0), *kept, Ended(name, {"at": int(name)}, 0)]
+        return Given([*events, Passed({"at": 9})])
+
+
+class Given:
+    def __init__(self, events):
+        self._readings = [events]
+
+    def read(self, _seconds):
+        if not self._readings:
+            raise GoesOn
+        return self._readings.pop()
+
+    def close(self): ...
+
+
+class SnapshotOf:
+    position, source, micros = Position({"at": 9}), "", 0
+
+    def __init__(self, there):
+        self._there = there
+
+    def tables(self):
+        return self._there
+
+    def estimate(self, _table):
+        return 0
+
+    def rows(self, _table, _after=None):
+        return iter(())
+
+
+class Kept(Publisher):
+    """It keeps what is published."""
+
+    def __init__(self, state):
+        self.state = state
+        self.states = []
+        self.told = []
+
+    def publish(self, out, state):
+        self.states.append(state)
+        for topic, page in out.pages.items():
+            for value in page.values:
+                told = json.loads(value)
+                self.told.append((topic, told["op"], told["after"] and told["after"]["id"]))
+        return state
+
+    @property
+    def signals(self):
+        return self
+
+    def behind(self, offset):
+        return [], offset
+
+
+def lived(source, state):
+    publisher = Kept(state)
+    capture = Capture("shop", source, publisher, Envelope("shop", source, Selection()))
+    with pytest.raises(GoesOn):
+        capture.run()
+    return publisher
+
+
+def test_the_rest_of_a_transaction_is_told_before_another_table_takes_the_name_of_one_that_it_changed():
+    """Both tables' events count for the place inside of it, also those that a snapshot was to read."""
+    tables = {
+        "public.customers": TableState("reading", (2,), 2, number=100),
+        "public.a": TableState("complete", number=1),
+    }
+    state = State("postgresql", Position({"at": 7}, 5), 0, tables)
+    kept = lived(Log([replace(T, number=200), A]), state)
+    assert [each for each in kept.told if each[0] == "shop.public.a"] == [
+        ("shop.public.a", "c", number) for number in (3, 4)
+    ]
+    assert [each for each in kept.told if each[0] == "shop.public.customers"] == [("shop.public.customers", "t", None)]
+    assert {each.table(T.id).number for each in kept.states if each.position.index} <= {100}
+    assert kept.states[-1].table(T.id) == TableState("complete", None, 0, {"at": 9}, number=200)
+
+
+def test_a_transaction_of_a_table_that_is_forgotten_is_not_taken_for_the_one_that_goes_on():
+    state = State("postgresql", Position({"at": 6}, 2), 0, {"public.a": TableState("complete", number=1)})
+    kept = lived(Log([A], forgets_numbers=True), state)
+    assert kept.told == [("shop.public.a", "c", number) for number in (3, 4)]

@@ -21,7 +21,7 @@ from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Re
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import TableId
+from runnel.capture.tables import NOT_THERE, TableId
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
 AT = Position({"id": 7})
@@ -64,10 +64,18 @@ def test_an_outbox_that_came_with_rows_is_not_read_they_may_have_been_sent(caplo
     found = with_tables_of(swapped, state, AT, is_outbox=lambda table: table == LOOSE.id)
     assert found.tables == {str(LOOSE.id): TableState("complete", None, 0, AT.at)}
     assert [record.message for record in caplog.records] == [
-        "of outbox public.loose only what is inserted from now on is sent: it came with rows"
+        "of outbox public.loose only what is inserted from now on is sent: it may have come with rows"
     ]
     awaited = with_tables_of(swapped, state, AT, {str(LOOSE.id)}, lambda _: True)
     assert awaited is state
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_nor_is_an_outbox_that_is_found_later_read_with_or_without_a_key(mode):
+    source = Tables(CUSTOMERS, replace(LOOSE, number=5))
+    state = with_new(State("postgresql", AT), source, mode, lambda _: True)
+    complete = TableState("complete", None, 0, AT.at)
+    assert state.tables == {str(CUSTOMERS.id): complete, str(LOOSE.id): replace(complete, number=5)}
 
 
 def test_a_table_without_a_key_that_comes_beside_those_that_are_read_by_chunks_is_said_once_and_told(caplog):
@@ -149,6 +157,16 @@ def test_tables_without_a_number_get_that_of_what_has_their_name():
     }  # fmt: skip
     assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: 5, TableId("public", "gone"): None}
     assert source.describe
+
+
+def test_inside_of_a_transaction_numbers_stay_as_they_were_when_it_was_begun():
+    state = state_of(customers=TableState("complete"), loose=TableState(by_chunks=True, is_gone=True))
+    inside = state.at(Position(AT.at, 3))
+    source = Numbers({CUSTOMERS.id: 1, LOOSE.id: 6})
+    assert remembered(inside, source, Envelope("p", NoSource(), Selection())) is inside
+    assert source.remembered == {CUSTOMERS.id: None, LOOSE.id: NOT_THERE}
+    remembered(state, source, Envelope("p", NoSource(), Selection()))
+    assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: 6}
 
 
 def test_a_source_whose_log_tells_what_is_gone_has_no_numbers():

@@ -297,18 +297,53 @@ def test_a_table_that_is_not_there_stays_until_the_changes_say_that_it_is_gone(i
     life = Life()
     if is_begun:
         life.mark(life.ask())
+    told = life.table
+    life.source.answers = [TableMissing(NAME, "shop", [])]
+    life.source.defined = {OTHER.id: OTHER}
+    life.ask()
+    assert life.table == told
+    assert not life.reading.is_active
+    life.state = life.state.with_table(NAME, replace(to_be_read(), is_gone=True))
+    life.ask()
+    assert NAME not in life.state.tables
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_so_does_one_that_is_not_there_when_reading_begins_and_it_is_read_when_it_is_back(is_begun):
+    life = Life()
+    defined, life.source.defined = life.source.defined, {}
+    if is_begun:
+        life.state = life.state.with_table(
+            NAME, replace(to_be_read(), state="reading", key=(4,), rows=4, columns=key_columns(CUSTOMERS))
+        )
+    for _ in range(3):
+        life.ask()
+        life.now += SECOND // 4
+    assert life.table.is_left
+    assert not life.reading.is_active
+    assert not life.source.settled
+    life.source.defined = defined
+    life.now += SECOND
+    while life.table.is_left:
+        life.mark(life.ask())
+    assert life.told == list(range(5 if is_begun else 1, 11))
+
+
+def test_a_table_that_is_away_for_a_moment_is_looked_for_once_a_second():
+    life = Life()
     life.source.answers = [TableMissing(NAME, "shop", [])]
     life.ask()
-    assert life.state.tables[NAME].state == "partial"
     assert not life.reading.is_active
-
-
-def test_so_does_one_that_is_not_there_when_reading_begins():
-    life = Life()
-    life.source.defined = {}
-    life.ask()
-    assert life.state.tables[NAME].state == "partial"
-    assert not life.reading.is_active
+    found, asked = life.source.tables, []
+    life.source.tables = lambda: asked.append(life.now) or []
+    for _ in range(100):
+        life.ask()
+        life.now += SECOND // 20
+    assert len(asked) <= 7
+    life.source.tables = found
+    life.now += SECOND
+    life.mark(life.ask())
+    assert life.told == [1, 2, 3, 4]
 
 
 def test_a_table_that_goes_while_a_chunk_is_under_way_is_not_told():

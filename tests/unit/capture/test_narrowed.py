@@ -43,6 +43,11 @@ def test_a_transaction_that_had_nothing_before_is_not_taken_for_the_one_that_goe
     assert narrowed(*transaction(7, row(LOOSE)), Passed({"at": 7}), Mark("x"), *ours) == ours
 
 
+def test_one_in_which_nothing_counts_is_not_the_one_that_goes_on():
+    other, ours = transaction(7, Gone(CUSTOMERS.id, 0)), transaction(8, row(CUSTOMERS))
+    assert narrowed(*other, *ours, *transaction(9, row(CUSTOMERS))) == [*other, *ours]
+
+
 def test_it_ends_with_the_transaction():
     ours = transaction(7, row(CUSTOMERS))
     assert narrowed(*ours, *transaction(8, row(CUSTOMERS))) == ours

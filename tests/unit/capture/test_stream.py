@@ -97,6 +97,17 @@ def test_of_tables_that_are_left_out_is_told_that_they_were_emptied_and_nothing_
     assert out.pages["p.public.customers"].operations == ["t"]
 
 
+def test_a_transaction_without_events_is_not_the_one_whose_events_are_in_the_topics():
+    """Nor is what the log passed: the place inside of the one that comes stays."""
+    reading, out = stream(Position({"at": 6}, 2)), Outgoing()
+    other = [Began("6", 0), Redefined(CUSTOMERS, 0), Ended("6", {"at": 6.5}, 0)]
+    assert reading.tell(other, out, 0) == Position({"at": 6.5}, 2)
+    assert reading.tell([Passed({"at": 6.7})], out, 0) == Position({"at": 6.7}, 2)
+    assert reading.tell(EVENTS, out, 0) == Position({"at": 7})
+    assert [each["op"] for each in values(out)["p.public.customers"]] == ["t", "c"]
+    assert [each["status"] for each in values(out)["p.transaction"]] == ["END"]
+
+
 def test_what_is_not_chosen_any_more_counts_and_is_not_told():
     """So that another choice in the middle of a transaction neither loses nor repeats what is behind it."""
     events = [EVENTS[0], row(1), Unchosen(), row(3), EVENTS[-1]]

@@ -5,27 +5,25 @@ another name is a table that was renamed; a name that had another number is anot
 to the end of its transaction, so that a transaction is the same events whenever it is read again. There, names that
 have lost their table are told as gone. Where the table is the one that has a chosen name now, the changes end: when
 they are opened again it is published and read from its beginning. So it is with a table that comes back to its name,
-whose rows may have changed under the other one.
+whose rows may have changed under the other one, and with one whose name was not known before.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from runnel.capture.postgres.errors import TableReplaced
 from runnel.capture.postgres.pgoutput import Relation
-from runnel.capture.tables import TableId
+from runnel.capture.tables import NOT_THERE, TableId
 
 logger = logging.getLogger(__name__)
 
-NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
-
 
 class Identities:
-    """`known` are the tables that were told of, by their numbers; None: whatever has the name. `is_there` asks the
-    catalog whether a table is the one that is captured under its name now. `database` is for people.
+    """`known` are the tables that were told of, by their numbers; None: whatever has the name. What is told of a
+    transaction depends on them alone. `is_there` asks the catalog whether a table is the one that is captured under its
+    name now. `database` is for people.
     """
 
     def __init__(
@@ -44,14 +42,17 @@ class Identities:
 
     def has(self, relation: Relation) -> bool:
         """Whether its changes are told."""
-        table, number = table_of(relation), self._numbers.get(table_of(relation))
+        table, number = table_of(relation), self._numbers.get(table_of(relation), NOT_THERE)
         former = [name for name, known in self._numbers.items() if known == relation.oid and name != table]
         if number == relation.oid or (number is None and not former):
             return self._take(table, relation.oid)
         for name in former:
             self._lose(name, table)
+        if number is None:
+            self._numbers[table] = NOT_THERE  # what comes to its name from another one is never whatever has it
         if self._chosen(table) and self._is_there(relation):
-            self._gone[table] = None
+            if table in self._numbers:
+                self._gone[table] = None
             self._came = table
         return False
 

@@ -6,7 +6,7 @@ rights that are needed then are REPLICATION, and SELECT on the tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 import psycopg
@@ -131,7 +131,8 @@ class Readiness:
             )
         self._check_computed_keys(tables)
 
-    def make_publication(self, tables: Sequence[ListedTable]) -> None:
+    def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] = ()) -> None:
+        """Of the tables; `kept` are others that stay in it."""
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is None:
             self._create_publication(tables)
@@ -147,7 +148,7 @@ class Readiness:
         if missing:
             self._alter([f"ALTER PUBLICATION {name} ADD TABLE {_only(missing)};"], missing, is_owned)
         wanted = {table.id for table in tables}
-        unwanted = [identity for identity in published if identity not in wanted]
+        unwanted = [identity for identity in published if identity not in wanted and identity not in kept]
         if unwanted and is_owned and not self._given_publication:
             dropped = ", ".join(identifier(*identity) for identity in unwanted)
             with durable("capture.postgres.alter"):

@@ -20,7 +20,7 @@ from runnel.capture.postgres.catalog import CatalogTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal, texts
 from runnel.capture.postgres.errors import SnapshotOutdated
 from runnel.capture.postgres.replication import lsn_number
-from runnel.capture.tables import UNCHANGED, Row, Table
+from runnel.capture.tables import UNCHANGED, Row, Table, TableId
 
 PIECE_BYTES: Final = 1024 * 1024
 FEWEST, MOST = 16, 4096  # rows of a piece
@@ -49,6 +49,7 @@ class PostgresSnapshot:
         self._connection = connection
         self._readable = {each.table.id: each for each in readable}
         self._cursors = itertools.count(1)
+        self._looked_at: set[TableId] = set()  # tables whose rows were asked for one by one
         self.position = position
         self.micros = micros
         lsn = position.at["lsn"]
@@ -81,12 +82,14 @@ class PostgresSnapshot:
         """
         readable = self._readable.get(table.id)
         key = table.key_of(row)
-        if readable is None or not key or UNCHANGED in key or _named_key(readable.table) != _named_key(table):
+        if readable is None or not key or UNCHANGED in key or not _is_same(readable.table, table):
             return None
         with self._address.telling(), self._noticing(readable.found):
             found = self._connection.execute(query_of_row(readable, key).encode()).fetchone()
+            if found is None or table.id not in self._looked_at:
+                self._check_files(readable.found)  # a table that was rewritten looks empty, another one has other rows
+                self._looked_at.add(table.id)
             if found is None:
-                self._check_files(readable.found)  # a table that was rewritten looks empty
                 return None
         forms = {column.name: column.form for column in table.columns}
         return {
@@ -172,6 +175,11 @@ def query_of(readable: Readable, after: Row | None, where: str | None = None) ->
 
 def query_of_row(readable: Readable, key: Row) -> str:
     return f"{_selected(readable)} WHERE ({_key_names(readable)}) = ({_key_values(readable, key)})"
+
+
+def _is_same(table: Table, other: Table) -> bool:
+    """Whether a key of one is that of a row of the other."""
+    return table.number == other.number and _named_key(table) == _named_key(other)
 
 
 def _named_key(table: Table) -> list[str]:

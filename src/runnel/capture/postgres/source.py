@@ -90,7 +90,7 @@ class PostgresSource:
         self._replication: Replication | None = None
         self._reading: Messages | None = None  # the replication, or what stands before it
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
-        self._remembered: Mapping[TableId, int | None] = {}
+        self._remembered: Mapping[TableId, int | None] | None = None  # None: nobody said, it is what is there
         self._is_to_describe = False
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
@@ -104,7 +104,9 @@ class PostgresSource:
                 known = [str(table.id) for table in catalog.tables(connection)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)
-            readiness.make_publication(tables)  # before the slot, which looks for it in the catalog of its own time
+            readiness.make_publication(
+                tables, self._kept(connection)
+            )  # before the slot, which looks for it in the catalog of its own time
             slot = readiness.make_slot()
         self._identify()
         return Position(self._at(slot.confirmed))
@@ -138,7 +140,7 @@ class PostgresSource:
             self._check_slot(connection, lsn)
             numbers = {table.id: table.oid for table in self._chosen_of(catalog.tables(connection))}
             self._end_former_reader(connection)
-        known = {**numbers, **self._remembered}
+        known = numbers if self._remembered is None else self._remembered
         changes = PostgresChanges(
             self._open(lsn),
             self._define,
@@ -152,7 +154,7 @@ class PostgresSource:
         if until is None:
             watched = WatchedChanges(changes, self._look, self._shown, known, after, self._address.shown)
             if self._is_to_describe:
-                watched.describe(self._remembered)
+                watched.describe(known)
             return watched
         snapshot = self._snapshot
         if snapshot is None or snapshot.position != until:
@@ -278,6 +280,13 @@ class PostgresSource:
             if identity not in known:
                 raise TableMissing(str(identity), self._address.shown, [str(each) for each in sorted(known)])
         return self._chosen_of(listed)
+
+    def _kept(self, connection: Connection) -> set[TableId]:
+        """What the tables that were told of are called now: one that comes back to its name must not have been without
+        a publication meanwhile, which nobody would notice.
+        """
+        numbers = set((self._remembered or {}).values())
+        return {table.id for table in catalog.tables(connection) if table.oid in numbers}
 
     def _chosen_of(self, listed: Sequence[ListedTable]) -> list[ListedTable]:
         chosen = {table.oid: table for table in listed if self._chosen(table.id)}

@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 
 from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined
 from runnel.capture.postgres.errors import TableReplaced
-from runnel.capture.postgres.identities import NOT_THERE
 from runnel.capture.source import Changes
-from runnel.capture.tables import Table, TableId
+from runnel.capture.tables import NOT_THERE, Table, TableId
 
 LOOK_SECONDS: Final = 10.0
 

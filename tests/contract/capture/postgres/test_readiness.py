@@ -211,3 +211,21 @@ def test_a_type_that_is_not_known_is_captured_as_text_and_said_once(
         assert told(events_of(source, start)) == [("c", None, {"id": 1, "v": "(1,x)", "w": None})]
         events_of(source, start)
     assert caplog.messages == ['type "pair" is not known: its values are captured as text']
+
+
+def test_a_table_that_was_told_of_stays_published_while_it_has_another_name(database: Database):
+    """It may come back to its own, and nobody would know what had happened to it meanwhile."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    source = database.source(lambda table: table.schema == database.schema and table.name in ("t", "u"))
+    start = source.prepare()
+    source.remember(source.numbers(), describe=False)
+    database.run("ALTER TABLE t RENAME TO elsewhere")
+    source.prepare()
+    database.run("ALTER TABLE elsewhere RENAME TO t", "INSERT INTO t VALUES (1)")
+    assert told(events_of(source, start)) == [("c", None, {"id": 1})]
+    database.run("ALTER TABLE t RENAME TO elsewhere")
+    source.remember({database.table("u"): source.numbers()[database.table("u")]}, describe=False)
+    source.prepare()
+    assert database.ask(f"SELECT tablename FROM pg_publication_tables WHERE schemaname = '{database.schema}'") == [
+        ("u",)
+    ]

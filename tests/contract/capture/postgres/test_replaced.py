@@ -215,6 +215,33 @@ def test_where_the_publication_has_all_tables_the_log_says_at_once_that_it_is_an
     check(broker, database)
 
 
+def test_a_new_table_of_a_publication_of_all_is_read_and_told_from_the_end_of_its_first_transaction(
+    broker, database, monkeypatch
+):
+    """It would count for the place inside of that transaction, and be in no state."""
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 3600.0)
+    name = f"runnel_{database.schema}_all"
+    database.run(*MADE[:2], f"CREATE PUBLICATION {name} FOR TABLES IN SCHEMA {database.schema}")
+    source = database.source(publication=name)
+    with running(capture_of(database.schema, source, broker.bootstrap, Selection())) as at_work:
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        swap(
+            database,
+            (
+                "CREATE TABLE n(x int PRIMARY KEY)",
+                "INSERT INTO n VALUES (1), (2)",
+                "INSERT INTO t VALUES (41, 'beside')",
+            ),
+        )
+        wait_for(lambda: at_work.state.table(database.table("n")).state == "complete")
+        database.run("INSERT INTO n VALUES (3)", "DELETE FROM n WHERE x = 1")
+        end = end_of_log(database.server.url)
+        wait_for(lambda: has_come_to(at_work, end))
+    assert [row["x"] for row in folded(topic(broker, database, "n"))] == [2, 3]
+    told_of = Counter(each.value["after"]["id"] for each in topic(broker, database, "t") if each.op in "cr")
+    assert told_of == Counter(range(1, 31)) + Counter([41])
+
+
 @pytest.mark.parametrize(
     "step", ["after:2", *(pytest.param(each, marks=pytest.mark.soak) for each in ("after:1", "before:2", "before:3"))]
 )

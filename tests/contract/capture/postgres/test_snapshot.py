@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -251,3 +252,22 @@ def test_a_table_that_was_rewritten_since_fills_nothing_in(database: Database):
         database.run("ALTER TABLE t ALTER id TYPE bigint")
         with pytest.raises(SnapshotOutdated):
             events_of(source, start, snapshot.position)
+
+
+def test_nor_does_another_table_that_has_its_name_since(database: Database):
+    """It has a row of the same key."""
+    for name, letter in (("t", "a"), ("other", "b")):
+        database.run(
+            f"CREATE TABLE {name}(id int PRIMARY KEY, v text)", f"ALTER TABLE {name} ALTER v SET STORAGE EXTERNAL"
+        )
+        database.run(f"INSERT INTO {name} VALUES (2, repeat('{letter}', 5000))")
+    source = database.source()
+    start = source.prepare()
+    source.remember(source.numbers(), describe=False)
+    database.run("UPDATE t SET id = 1", "UPDATE t SET id = 2")
+    with source.snapshot() as snapshot:
+        database.run("ALTER TABLE t RENAME TO former", "ALTER TABLE other RENAME TO t")
+        with pytest.raises(SnapshotOutdated):
+            events_of(source, start, snapshot.position)
+        (table,) = (each for each in snapshot.tables() if each.id.name == "t")
+        assert snapshot.row(replace(table, number=table.number + 1), ("2", "c")) is None

@@ -133,10 +133,39 @@ def test_a_table_that_is_known_under_the_name_of_then_and_that_of_now_is_told_un
     assert read(changes) == [("Began",), ("Change", "b", 1), ("Ended", 20)]
 
 
-@pytest.mark.parametrize("known", [{}, {A: None}])
-def test_a_table_of_which_nothing_is_known_is_told(known):
-    changes = changes_of([transaction(10, relation(1, "a"), insert(1))], known, {})
+def test_a_table_of_which_no_more_is_known_than_its_name_is_told():
+    changes = changes_of([transaction(10, relation(1, "a"), insert(1))], {A: None}, {})
     assert read(changes) == [("Began",), ("Change", "a", 1), ("Ended", 10)]
+
+
+def test_one_that_is_not_known_at_all_is_told_when_the_changes_are_opened_again():
+    """It is not in the state: if it counted, a life that begins inside of its transaction would count otherwise."""
+    messages = transaction(10, relation(1, "a"), insert(1), relation(2, "b"), insert(2))
+    changes = changes_of([[*messages, *transaction(20, insert(1))]], {B: 2}, {A: 1, B: 2})
+    assert read(changes) == [("Began",), ("Change", "b", 2), ("Ended", 10)]
+    with pytest.raises(TableReplaced):
+        changes.read(0)
+
+
+def test_one_that_is_not_known_and_not_there_is_not_taken_for_the_transaction_that_was_begun():
+    """It went, came back and went again: who saw it go, told nothing of what it was when it was back."""
+    back, ours = transaction(20, relation(1, "a"), insert(1)), transaction(30, relation(2, "b"), insert(2), insert(2))
+    told = [("Began",), ("Change", "b", 2), ("Change", "b", 2), ("Ended", 30)]
+    away = transaction(10, relation(1, "x"), insert(1))
+    assert read(changes_of([[*away, *back, *ours]], {A: 1, B: 2}, {B: 2}))[2:] == told
+    assert read(changes_of([[*back, *ours]], {B: 2}, {B: 2}, index=1)) == told
+
+
+def test_a_name_that_a_known_table_takes_is_not_whatever_has_it():
+    """It is not there when that is looked at first."""
+    catalog = {}
+    messages = transaction(10, relation(1, "b"), insert(1)), transaction(20, relation(1, "b"), insert(1))
+    changes = changes_of(messages, {A: 1, B: None}, catalog)
+    assert read(changes) == [("Gone", "a"), ("Passed", 10)]
+    catalog[B] = 1
+    assert read(changes) == [("Gone", "b"), ("Passed", 20)]
+    with pytest.raises(TableReplaced):
+        changes.read(0)
 
 
 def test_a_partition_whose_changes_are_its_tables_is_never_told():
