@@ -31,6 +31,7 @@ ADDING_PRODUCER = struct.Struct(">qhih")  # producer id, epoch, number of topics
 ADDED_HEAD = struct.Struct(">iih")  # throttle time, number of topics, length of the first one's name
 MOST_ADDED = 100  # partitions; more are rare
 NO_TAGS = (0, 0, 0)  # of the partition, of the topic, of the request
+NO_LEADER = {"leader_id": -1, "leader_epoch": -1}
 NO_ERRORS = b"\x01\x00\x00\x00"  # no record errors, no message; no tags of the partition, none of the topic
 
 
@@ -89,9 +90,19 @@ def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None
         throttle = body["throttle_time"]
     except KeyError:  # it has a default
         return None
-    if result["error_code"] or named is None:
+    if result["error_code"] or named is None or _tells_more(body, result):
         return None
     return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(*numbers), NO_ERRORS, THROTTLE.pack(throttle))
+
+
+def _tells_more(body: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Than that it was appended."""
+    return (
+        result.get("error_message") is not None
+        or bool(result.get("record_errors"))
+        or result.get("current_leader", NO_LEADER) != NO_LEADER
+        or bool(body.get("node_endpoints"))
+    )
 
 
 def read_added_partitions(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:

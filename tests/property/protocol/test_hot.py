@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,6 +118,24 @@ def test_an_answer_is_written_as_the_general_writer_writes_it(version: int, answ
     assert by_hand is None or by_hand == b"".join(bytes(part) for part in encoder(answer))
     if version >= FLEXIBLE_SINCE and is_common(version, answer["responses"]):
         assert by_hand is not None
+
+
+TELLING_MORE: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"error_message": ""}, {}),
+    ({"record_errors": [{"batch_index": 0, "batch_index_error_message": None}]}, {}),
+    ({"current_leader": {"leader_id": 1, "leader_epoch": 7}}, {}),
+    ({}, {"node_endpoints": [{"node_id": 1, "host": "h", "port": 2, "rack": None}]}),
+]
+
+
+@pytest.mark.parametrize(("of_partition", "of_all"), TELLING_MORE)
+def test_an_answer_that_tells_more_is_left_to_the_general_writer(
+    of_partition: dict[str, Any], of_all: dict[str, Any]
+) -> None:
+    result = {"index": 0, "error_code": 0, "base_offset": 1, "log_append_time": -1, "log_start_offset": 0}
+    topic = {"name": "t", "topic_id": UUID(int=7), "partition_responses": [result | of_partition]}
+    answer = {"responses": [topic], "throttle_time": 0, **of_all}
+    assert single_produce_answer(SERVED[Api.PRODUCE].most, answer) is None
 
 
 def is_common(version: int, responses: list[dict[str, Any]]) -> bool:
