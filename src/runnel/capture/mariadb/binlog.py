@@ -21,6 +21,7 @@ HEADER: Final = 19
 IGNORABLE: Final = 0x80
 ARTIFICIAL: Final = 0x20
 STANDALONE, GROUP_ID, PREPARED, COMPLETED = 0x01, 0x02, 0x40, 0x80  # flags of a transaction's beginning
+START_ALTER, ROLLBACK_ALTER = 0x02, 0x08  # further flags of it, of servers from 10.8 on
 NO_TABLE: Final = 0xFFFFFF
 
 
@@ -67,6 +68,7 @@ class Beginning(NamedTuple):
     gtid: Gtid
     flags: int
     transaction: bytes | None  # the name of an XA transaction
+    takes_effect: bool = True  # not so an ALTER in two phases as it begins, or is rolled back
 
 
 def beginning_of(data: bytes, server: int) -> Beginning:
@@ -78,7 +80,8 @@ def beginning_of(data: bytes, server: int) -> Beginning:
     if flags & (PREPARED | COMPLETED):
         form, first, second = reading.number(4), reading.number(1), reading.number(1)
         name = xa_name(form, first, reading.take(first + second))
-    return Beginning(Gtid(domain, server, number), flags, name)
+    extra = 0 if reading.is_over else reading.number(1)
+    return Beginning(Gtid(domain, server, number), flags, name, not extra & (START_ALTER | ROLLBACK_ALTER))
 
 
 class Prepare(NamedTuple):

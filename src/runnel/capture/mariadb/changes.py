@@ -206,7 +206,8 @@ class MariadbChanges:
         if group.is_completing and first == "XA":
             self._complete(group, is_commit=second == "COMMIT")
         elif group.is_standalone:
-            group.add(item)
+            if group.beginning.takes_effect:
+                group.add(item)
             self._finish(group)
         elif first == "COMMIT":
             self._finish(group)

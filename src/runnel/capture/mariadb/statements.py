@@ -29,7 +29,7 @@ class Effect(NamedTuple):
 
 _TOKEN: Final = re.compile(
     r"""\s+ | /\*(?!M?!).*?\*/ | /\*M?!\d*\s | \*/ | --(?=\s|$)[^\n]* | \#[^\n]*
-    | (?P<quoted>`(?:[^`]|``)*` | "(?:[^"]|"")*") | (?P<text>'(?:[^'\\]|''|\\.)*')
+    | (?P<quoted>`(?:[^`]|``)*` | "(?:[^"\\]|""|\\.)*") | (?P<text>'(?:[^'\\]|''|\\.)*')
     | (?P<word>[\w$@]+) | (?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -63,9 +63,23 @@ def words_of(sql: str) -> list[Word]:
     return found
 
 
+def _without_settings(words: list[Word]) -> list[Word]:
+    """What is done under settings of its own: SET STATEMENT max_statement_time = 60 FOR ..., as drivers ask for it."""
+    while [word.upper for word in words[:2]] == ["SET", "STATEMENT"]:
+        depth = 0
+        for place, word in enumerate(words):
+            depth += (word.upper == "(") - (word.upper == ")")
+            if word.upper == "FOR" and not depth:
+                words = words[place + 1 :]
+                break
+        else:
+            return []
+    return words
+
+
 def changes_rows(sql: str) -> bool:
     """Whether a statement changes rows which the log does not have."""
-    words = words_of(sql[:1000])
+    words = _without_settings(words_of(sql))
     return bool(words) and words[0].upper in _ROWS
 
 
@@ -75,7 +89,7 @@ def mentions(sql: str, name: str) -> bool:
 
 def effects_of(sql: str, schema: str) -> list[Effect]:
     """`schema` is the one that names without one are in. A whole schema that is gone has a table without a name."""
-    reading = _Reading(words_of(sql), schema)
+    reading = _Reading(_without_settings(words_of(sql)), schema)
     match reading.next():
         case "TRUNCATE":
             reading.skip("TABLE")

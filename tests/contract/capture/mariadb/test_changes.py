@@ -3,6 +3,7 @@
 import logging
 from contextlib import closing
 
+import pymysql
 import pytest
 
 from runnel.capture.events import Began, Change, Ended, Position
@@ -77,6 +78,27 @@ def test_tables_of_engines_without_transactions_are_told(database, source):
 def test_a_truncated_table_is_told(database, source, start):
     database.run("INSERT INTO t VALUES (1, 'a')", "TRUNCATE TABLE t", f"truncate `{database.schema}`.`t`")
     assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c", "t", "t"]
+
+
+def test_statements_under_settings_of_their_own_are_told_as_those_without(database, source, start):
+    """As JDBC's setQueryTimeout makes them."""
+    under = "SET STATEMENT max_statement_time = 60, sql_mode = 'ANSI' FOR"
+    database.run(f"{under} TRUNCATE TABLE t", f"{under} RENAME TABLE t TO u", f"{under} DROP TABLE u")
+    expected = [("t", "t"), ("gone", "t"), ("came", "u"), ("gone", "u")]
+    assert told(events_of(database, source, start)) == expected
+    database.run("CREATE TABLE t (id int)", "SET STATEMENT binlog_format = 'STATEMENT' FOR INSERT INTO t VALUES (1)")
+    with pytest.raises(StatementLogged, match="instead of its rows: SET STATEMENT binlog_format"):
+        events_of(database, source, start)
+
+
+def test_an_alter_that_is_logged_in_two_phases_is_told_once_and_one_that_fails_not_at_all(database, source, start):
+    database.run("INSERT INTO t VALUES (1, 'a'), (2, 'a')", "SET SESSION binlog_alter_two_phase = ON")
+    with pytest.raises(pymysql.IntegrityError, match="Duplicate entry"):
+        database.run("ALTER TABLE t RENAME TO u, ADD UNIQUE (v)")
+    database.run("ALTER TABLE t RENAME TO u, ADD n int", "INSERT INTO u VALUES (3, 'b', 4)")
+    assert changes_of(events_of(database, source, start))[2:] == [
+        ("gone", "t"), ("came", "u"), ("c", None, {"id": 3, "v": "b", "n": 4}),
+    ]  # fmt: skip
 
 
 def test_a_truncated_table_is_told_though_it_is_gone_since(database, source, start):

@@ -25,9 +25,11 @@ class Writer:
     def heartbeat(self) -> bytes:
         return pack("<IBIIIH", 0, Event.HEARTBEAT, 1, 0, self.pos & 0xFFFFFFFF, 0) + self.file.encode()
 
-    def begin(self, number: int, flags: int = 0, *, domain: int = 0, xa: bytes | None = None) -> bytes:
+    def begin(
+        self, number: int, flags: int = 0, *, domain: int = 0, xa: bytes | None = None, more: bytes = bytes(6)
+    ) -> bytes:
         name = b"" if xa is None else pack("<IBB", 1, len(xa), 0) + xa
-        return self.event(Event.GTID, pack("<QIB", number, domain, flags) + (name or bytes(6)))
+        return self.event(Event.GTID, pack("<QIB", number, domain, flags) + (name or more))
 
     def query(self, text: str, schema: str = "s") -> bytes:
         body = pack("<IIBHH", 1, 0, len(schema), 0, 0) + schema.encode() + b"\0" + text.encode()

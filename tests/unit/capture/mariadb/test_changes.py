@@ -4,7 +4,7 @@ import pytest
 
 from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Passed, Position, Redefined, Truncated
 from runnel.capture.mariadb import changes, groups
-from runnel.capture.mariadb.binlog import COMPLETED, PREPARED, STANDALONE
+from runnel.capture.mariadb.binlog import COMPLETED, GROUP_ID, PREPARED, STANDALONE
 from runnel.capture.mariadb.changes import Catalog, MariadbChanges
 from runnel.capture.mariadb.definitions import Shown
 from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, StatementLogged
@@ -208,6 +208,22 @@ def test_a_table_that_takes_the_name_of_another_is_told_with_the_one_that_is_gon
     assert [type(event) for event in events] == [Began, Gone, Came, Ended]
     assert {event.table for event in events[1:3]} == {TableId("s", "t")}
     assert '"gtid":"0-1-11"' in events[1].source
+
+
+@pytest.mark.parametrize("group", [b"", bytes(8)])
+def test_an_alter_that_is_logged_in_two_phases_is_told_when_it_takes_effect(log, group):
+    """Flags of group commits, which have a number, stand behind that. The others are filled up to the same length."""
+    flags, sql = STANDALONE | (GROUP_ID if group else 0), "ALTER TABLE t RENAME TO other, ADD n int"
+    phases = ((11, b"\x02"), (12, b"\x08" + bytes(8)), (13, b"\x02"), (14, b"\x04" + bytes(8)))
+    events = read(
+        *(
+            packet
+            for number, extra in phases
+            for packet in (log.begin(number, flags, more=group + extra.ljust(6, b"\0")), log.query(sql))
+        )
+    )
+    assert [type(event) for event in events] == [Began, Gone, Ended]
+    assert events[0].id == "0-1-14"
 
 
 @pytest.mark.parametrize("what", ["DROP PARTITION p", "EXCHANGE PARTITION p WITH TABLE other"])

@@ -36,6 +36,11 @@ from runnel.capture.mariadb.statements import Doing, changes_rows, effects_of, m
         ("CREATE TEMPORARY TABLE t (a int)", []),
         ('TRUNCATE TABLE "t"', ["emptied s.t"]),
         ("CREATE USER x", []),
+        ("SET STATEMENT max_statement_time=60 FOR TRUNCATE TABLE t", ["emptied s.t"]),
+        ("set statement sql_mode='FOR', a=(1 FOR 2) for /* x */ RENAME TABLE a TO b", ["gone s.a", "came s.b"]),
+        ("SET STATEMENT a=1 FOR SET STATEMENT b=2 FOR ALTER TABLE t DROP PARTITION p", ["unseen s.t"]),
+        ("SET STATEMENT a=1", []),
+        ('ALTER TABLE t COMMENT "a\\" DROP PARTITION p"', ["altered s.t"]),
         ("", []),
     ],
 )
@@ -49,6 +54,7 @@ def test_a_table_that_is_gone_is_not_one_that_is_emptied():
 
 def test_statements_that_change_rows_are_known_by_their_first_word():
     assert changes_rows("/* a */ insert into t values (1)")
+    assert changes_rows(f"SET STATEMENT a='{'x' * 2000}' FOR insert into t values (1)")
     assert not changes_rows("GRANT INSERT ON t TO x")
     assert mentions("INSERT INTO `T` VALUES ('u')", "t")
     assert not mentions("INSERT INTO `T` VALUES ('u')", "u")
