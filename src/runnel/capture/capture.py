@@ -20,17 +20,20 @@ from dataclasses import replace
 from runnel.capture.chosen import (
     Mode,
     Reading,
+    is_read_anew,
+    once_more,
     remembered,
     streaming_from,
     until_one_came,
     with_new,
     with_tables_of,
+    without_parts,
     without_replaced,
     without_unchosen,
 )
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
-from runnel.capture.events import Event, Mark, Position
+from runnel.capture.events import Again, Event, Mark, Position
 from runnel.capture.incremental import Incremental, missed
 from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
@@ -338,11 +341,12 @@ class Capture:
     ) -> None:
         """These events into the topics, and the position behind them."""
         now, out = self._micros(), Outgoing()
+        events = without_parts(events, self.state, self._is_read_anew)
         events, has_come = until_one_came(events, awaited)
         if reading is not None and reading.is_active:
             position, state = self._told_beside(events, stream, reading, out, now)
         else:
-            position, state = stream.tell(events, out, now), self.state
+            position, state = stream.tell(events, out, now), once_more(events, self.state)
         state = with_tables_of(events, state, position, awaited, self._envelope.is_outbox)
         if state.tables.keys() - self.state.tables.keys():
             self._refuse_same_topics(map(str, self._source.tables()))
@@ -362,6 +366,9 @@ class Capture:
         if has_come:
             raise BeginAgain
 
+    def _is_read_anew(self, table: TableId) -> bool:
+        return not self._envelope.is_outbox(table) and is_read_anew(self._source, table, self._reading.mode)
+
     def _told_beside(
         self, events: Sequence[Event], stream: Stream, reading: Incremental, out: Outgoing, now: int
     ) -> tuple[Position, State]:
@@ -372,6 +379,8 @@ class Capture:
                 position = stream.tell(events[start:place], out, now)
                 start = place + 1
                 state = reading.tell(event, state, position, out, now)
+            elif isinstance(event, Again):
+                state = once_more([event], state)
             else:
                 reading.note(event)
         if state is not self.state:

@@ -5,19 +5,23 @@ position; where all are to be read by chunks it is not read, which is said once,
 not chosen any more, or gone, is forgotten: if it comes back, it is read again. Of one that is gone, the topic is told
 to be empty. Where tables have numbers, another one that has a table's name is noticed: it is read as if it were chosen
 later. Not so one that takes the name of an outbox: its rows may have been sent when they were the other's.
+
+A table of which rows came or went with a partition is read as one that came. If it is being read by chunks, that goes
+on to its end, and then it is read once more: who takes a partition every hour would never see it read otherwise. If
+nothing would read it, its topic is left as it is.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, cast
 
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import NoKey
-from runnel.capture.events import Came, Change, Ended, Event, Gone, Position, Redefined
+from runnel.capture.errors import NoKey, TableMissing
+from runnel.capture.events import Again, Came, Change, Ended, Event, Gone, Position, Redefined
 from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source
@@ -167,6 +171,45 @@ def until_one_came(events: Sequence[Event], awaited: Container[str] = ()) -> tup
         elif has_come and isinstance(event, Ended):
             return events[: place + 1], True
     return events, has_come
+
+
+def without_parts(events: Sequence[Event], state: State, is_read: Callable[[TableId], bool]) -> Sequence[Event]:
+    """Where rows came or went with a part of a table, and it is not to be read anew at once: either when it is through,
+    or never.
+    """
+    instead: dict[TableId, Sequence[Event]] = {}
+    for table in {event.table for event in events if isinstance(event, Came) and event.is_part}:
+        told, has_reader = state.table(table), is_read(table)
+        if told.by_chunks and told.is_left and (has_reader or told.where is None):
+            instead[table] = [Again(table)]
+        elif not has_reader:
+            logger.warning("the topic of %s stays as it is: nothing reads the table anew", table)
+            instead[table] = []
+    if not instead:
+        return events
+    told_of = (instead.get(each.table) if isinstance(each, Came) and each.is_part else None for each in events)
+    return [
+        each for event, other in zip(events, told_of, strict=True) for each in ([event] if other is None else other)
+    ]
+
+
+def once_more(events: Iterable[Event], state: State) -> State:
+    """With the tables noted that are read again when they are through. One may have come to its end just now."""
+    for event in events:
+        if isinstance(event, Again):
+            told = state.table(event.table)
+            told = told if told.is_left else to_be_read(told)
+            state = state.with_table(event.table, replace(told, since=None, is_again=True))
+    return state
+
+
+def is_read_anew(source: Source, table: TableId, mode: Mode) -> bool:
+    if mode is not Mode.INCREMENTAL:
+        return mode is Mode.INITIAL
+    try:
+        return bool(source.table(table).key)
+    except TableMissing:
+        return False
 
 
 def _number(told: TableState) -> int | None:

@@ -196,7 +196,7 @@ class Envelope:
         source = self._block_of(event.micros, own, STREAMING, middle, end)
         if is_emptied and not self.is_outbox(event.table):
             self._empty(shape or self._bare(event.table), source, event.micros, out, now)
-        if self.schema_changes is not None:
+        if self.schema_changes is not None and isinstance(event, Gone):
             self.schema_changes.drop(event.table, source, out, now)
 
     def message(self, event: Message, out: Outgoing, now: int, block: Block = no_block) -> None:

@@ -95,11 +95,21 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """A table has come under a name that is chosen, with rows of which the log does not tell: they are to be read."""
+    """A table has come under a name that is chosen, with rows of which the log does not tell: they are to be read. With
+    `is_part` it is the one that was there, and some of its rows came or went with a part of it.
+    """
 
     table: TableId
     micros: int
     source: str = ""
+    is_part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What becomes of `Came` with a part, where the table is being read by chunks: it is to be read once more then."""
+
+    table: TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +143,6 @@ class Mark:
     tag: str
 
 
-Event: TypeAlias = Began | Change | Truncated | Message | Redefined | Gone | Came | Ended | Passed | Unchosen | Mark
+Event: TypeAlias = (
+    Began | Change | Truncated | Message | Redefined | Gone | Came | Again | Ended | Passed | Unchosen | Mark
+)

@@ -19,7 +19,7 @@ from typing import Final
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidFilter, NoKey, TableMissing
-from runnel.capture.events import Event, Gone, Mark, Position, Redefined
+from runnel.capture.events import Event, Gone, Mark, Position, Redefined, Truncated
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Chunk, Source
 from runnel.capture.state import Progress, State, TableState
@@ -149,9 +149,13 @@ class Incremental:
         self._envelope.rows(chunk.table, ((row, WORD) for row in rows), chunk.source, micros, out, now)
         if self._rate:
             self._due = max(self._due, now) + round(len(chunk.rows) * 1_000_000 / self._rate)
-        return self._followed_by(
-            state.with_table(flight.name, _after(chunk, state.tables[flight.name], rows, position))
-        )
+        told = state.tables[flight.name]
+        if chunk.is_last and told.is_again:
+            # what was told of it is no more: the chunks to come must see all of that
+            self._envelope.truncated(Truncated(chunk.table, chunk.source, micros), out, now)
+            self._source.settle()
+            return self._followed_by(state.with_table(flight.name, to_be_read()))
+        return self._followed_by(state.with_table(flight.name, _after(chunk, told, rows, position)))
 
     # --- inside
 
@@ -258,14 +262,14 @@ class Incremental:
 
 def to_be_read(told: TableState | None = None, where: str | None = None) -> TableState:
     """A table that is to be read by chunks, from its beginning. It stays complete from where it was."""
-    since = told.since if told is not None else None
-    return TableState("pending", since=since, by_chunks=True, where=where)
+    told = told or TableState()
+    return TableState("pending", since=told.since, by_chunks=True, where=where, is_again=told.is_again)
 
 
 def stopped(told: TableState) -> TableState:
     """A table whose reading ends here. If it was complete before, it still is."""
     state: Progress = "partial" if told.since is None else "complete"
-    return TableState(state, None, told.rows, told.since)
+    return TableState(state, None, told.rows, told.since, is_again=told.is_again)
 
 
 def missed(name: str, told: TableState, state: State) -> State:

@@ -42,6 +42,7 @@ class TableState:
     """`columns` are those of the key by which chunks are read, with their types: a key of others says nothing of them.
     `about` is how many rows there were, about, when chunks of it began to be read. `number` is `Table.number`.
     `is_gone` says that the end of one that is to be read by chunks was told: they will find whether another is there.
+    `is_again` says that it is to be emptied and read once more when it is through: rows went without a word.
     """
 
     state: Progress = "pending"
@@ -54,6 +55,7 @@ class TableState:
     about: int | None = None
     number: int | None = None
     is_gone: bool = False
+    is_again: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -77,6 +79,8 @@ class TableState:
             told["columns"] = self.columns
         if self.is_gone:
             told["gone"] = True
+        if self.is_again:
+            told["again"] = True
         optional = {"since": self.since, "where": self.where, "about": self.about, "number": self.number}
         return _json(told | {name: value for name, value in optional.items() if value is not None})
 
@@ -94,6 +98,7 @@ class TableState:
             told.get("about"),
             told.get("number"),
             told.get("gone", False),
+            told.get("again", False),
         )
 
 

@@ -7,17 +7,20 @@ import pytest
 from runnel.app.capturing import WatchedSource
 from runnel.capture.chosen import (
     Mode,
+    is_read_anew,
+    once_more,
     remembered,
     streaming_from,
     until_one_came,
     with_new,
     with_tables_of,
+    without_parts,
     without_replaced,
     without_unchosen,
 )
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import NoKey
-from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined
+from runnel.capture.errors import NoKey, TableMissing
+from runnel.capture.events import Again, Began, Came, Ended, Gone, Passed, Position, Redefined
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
@@ -99,6 +102,43 @@ def test_what_is_behind_a_table_that_came_waits_until_it_is_to_be_read():
     assert until_one_came([Passed({"id": 7})]) == ([Passed({"id": 7})], False)
 
 
+PART = [Began("8", 0), Came(CUSTOMERS.id, 0, is_part=True), Ended("8", {"id": 8}, 0)]
+
+
+def test_a_table_of_which_a_partition_went_is_told_as_one_that_came():
+    state = State("mariadb", AT, 0, {str(CUSTOMERS.id): TableState("complete", None, 9, {"id": 1})})
+    assert without_parts(PART, state, lambda _: True) is PART
+
+
+@pytest.mark.parametrize(
+    "told", [TableState("complete", None, 9, {"id": 1}), TableState("pending", by_chunks=True, where="a")]
+)
+def test_one_that_nothing_would_read_anew_keeps_its_topic_and_that_is_said(told, caplog):
+    state = State("mariadb", AT, 0, {str(CUSTOMERS.id): told})
+    came = Came(LOOSE.id, 0)
+    assert without_parts([*PART, came], state, lambda _: False) == [PART[0], PART[2], came]
+    assert caplog.messages == ["the topic of public.customers stays as it is: nothing reads the table anew"]
+
+
+@pytest.mark.parametrize("has_reader", [True, False])
+def test_one_that_is_being_read_by_chunks_is_read_to_its_end_and_once_more(has_reader):
+    told = TableState("reading", (4,), 4, {"id": 1}, by_chunks=True, number=3)
+    state = State("mariadb", AT, 0, {str(CUSTOMERS.id): told})
+    events = without_parts(PART, state, lambda _: has_reader)
+    assert events == [PART[0], Again(CUSTOMERS.id), PART[2]]
+    assert once_more(events, state).table(CUSTOMERS.id) == replace(told, since=None, is_again=True)
+    through = state.with_table(CUSTOMERS.id, TableState("complete", None, 9, {"id": 2}))
+    expected = TableState("pending", by_chunks=True, number=3, is_again=True)
+    assert once_more(events, through).table(CUSTOMERS.id) == expected
+
+
+def test_what_is_read_anew_is_what_the_mode_reads():
+    source = Tables(CUSTOMERS, LOOSE)
+    for mode, found in ((Mode.INITIAL, [True, True]), (Mode.INCREMENTAL, [True, False]), (Mode.NONE, [False, False])):
+        assert [is_read_anew(source, each.id, mode) for each in (CUSTOMERS, LOOSE)] == found
+    assert not is_read_anew(Tables(), CUSTOMERS.id, Mode.INCREMENTAL)
+
+
 class Tables(NoSource):
     """A source that has these."""
 
@@ -109,6 +149,8 @@ class Tables(NoSource):
         return list(self._tables)
 
     def table(self, table):
+        if table not in self._tables:
+            raise TableMissing(str(table), "here", [])
         return self._tables[table]
 
 

@@ -10,7 +10,7 @@ from runnel.capture import tracker as trackers
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.events import Began, Change, Ended, Gone, Mark, Position, Redefined, Truncated
-from runnel.capture.incremental import Incremental, key_columns, to_be_read
+from runnel.capture.incremental import Incremental, key_columns, stopped, to_be_read
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.source import Chunk
@@ -110,6 +110,28 @@ def test_a_table_is_read_chunk_by_chunk_and_is_complete_at_the_last_mark():
     assert [json.loads(text)["source"]["snapshot"] for text in life.out.pages["p.public.customers"].values[:1]] == [
         "incremental"
     ]
+
+
+def test_a_table_that_is_to_be_read_once_more_is_emptied_at_its_end_and_read_from_its_beginning():
+    life = Life()
+    life.mark(life.ask())
+    life.state = life.state.with_table(NAME, replace(life.table, is_again=True, number=7))
+    settled = life.source.settled
+    life.mark(life.ask())
+    assert (life.table.key, life.table.is_again, life.source.settled) == ((8,), True, settled)
+    life.mark(life.ask())
+    assert life.table == TableState("pending", by_chunks=True, number=7)
+    assert life.source.settled == settled + 1
+    for _ in range(3):
+        life.mark(life.ask())
+    assert life.table == TableState("complete", None, 10, AT.at, number=7)
+    assert "".join(life.out.pages["p.public.customers"].operations) == "r" * 10 + "t" + "r" * 10
+
+
+def test_that_a_table_is_to_be_read_once_more_outlives_its_reading_being_stopped_and_asked_for_again():
+    told = TableState("reading", (4,), 4, by_chunks=True, is_again=True)
+    assert stopped(told) == TableState("partial", None, 4, is_again=True)
+    assert to_be_read(stopped(told)) == TableState("pending", by_chunks=True, is_again=True)
 
 
 def test_rows_that_were_told_anew_since_are_left_out_and_the_key_goes_on_behind_them():

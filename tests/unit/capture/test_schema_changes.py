@@ -6,7 +6,7 @@ import pytest
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.errors import InvalidChoice
-from runnel.capture.events import Began, Change, Ended, Gone, Passed, Position, Redefined, Truncated
+from runnel.capture.events import Began, Came, Change, Ended, Gone, Passed, Position, Redefined, Truncated
 from runnel.capture.forms import DATE, STRING, Decimals, decimal, enumeration
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Masked, Selection
@@ -116,6 +116,14 @@ def test_a_table_that_is_gone_is_told_of_once_and_may_come_back():
     stream.tell([Began("7", 0), gone, create(), gone, gone, create(WIDER), Ended("7", {"at": 7}, 0)], out, 0)
     assert [kind for kind, _ in kinds(out)] == ["CREATE", "DROP", "CREATE"]
     assert told(out)[1]["tableChanges"][0]["table"] is None
+
+
+def test_a_table_that_lost_a_partition_is_not_told_as_dropped():
+    out, work = Outgoing(), envelope()
+    stream = Stream(work, Position({"at": 6}), transactions=False)
+    came = Came(CUSTOMERS.id, 0, is_part=True)
+    stream.tell([Began("7", 0), create(), came, create(), Ended("7", {"at": 7}, 0)], out, 0)
+    assert [kind for kind, _ in kinds(out)] == ["CREATE"]
 
 
 def test_columns_that_became_others_are_told_between_transactions_without_a_row():

@@ -21,8 +21,9 @@ def test_a_table_that_is_read_by_chunks_is_kept_with_all_that_is_needed_to_go_on
     kept = TableState("reading", (b"\x00", 3), 3, {"id": 7}, True, ("a bytes", "b int64"), "b > 2", 100)
     assert TableState.from_json(kept.to_json().encode()) == kept
     assert kept.percent == 3.0
-    gone = TableState("pending", None, 0, None, by_chunks=True, is_gone=True)
-    assert TableState.from_json(gone.to_json().encode()) == gone
+    for more in ({"is_gone": True}, {"is_again": True}):
+        noted = TableState("pending", None, 0, None, by_chunks=True, **more)
+        assert TableState.from_json(noted.to_json().encode()) == noted
 
 
 def test_a_table_that_is_forgotten_is_taken_out_of_the_topic():

@@ -348,7 +348,7 @@ class MariadbChanges:
             self._maps.clear()
             return
         if doing is Doing.UNSEEN:
-            LOGGER.warning("a partition of table %s was taken or put in as a whole: the table is read anew", table)
+            LOGGER.warning("a partition of table %s was taken or put in as a whole: its rows are not in the log", table)
         yield from self._beginning(group)
         head, tail = self._source(group, item)
         source = f"{head}0{tail}"
@@ -359,7 +359,10 @@ class MariadbChanges:
         else:
             self._maps.clear()
             self._tables.pop(table, None)
-            yield (Gone if doing is Doing.GONE else Came)(table, group.micros, source)
+            if doing is Doing.GONE:
+                yield Gone(table, group.micros, source)
+            else:
+                yield Came(table, group.micros, source, is_part=doing is Doing.UNSEEN)
 
     def _tables_of(self, schema: str) -> list[TableId]:
         return sorted(each for each in {*self._tables, *self._catalog.names} if each.schema == schema)

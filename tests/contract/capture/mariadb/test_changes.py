@@ -278,7 +278,7 @@ def test_a_table_whose_partition_goes_as_a_whole_is_to_be_read_anew_and_that_is_
     database.run("INSERT INTO p VALUES (1), (11)", "ALTER TABLE p TRUNCATE PARTITION low")
     with caplog.at_level(logging.WARNING):
         assert changes_of(events_of(database, source, start))[2:] == [("came", "p")]
-    said = f"a partition of table {database.schema}.p was taken or put in as a whole: the table is read anew"
+    said = f"a partition of table {database.schema}.p was taken or put in as a whole: its rows are not in the log"
     assert said in caplog.messages
 
 

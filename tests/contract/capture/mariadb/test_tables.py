@@ -23,6 +23,10 @@ pytestmark = pytest.mark.servers
 
 CHOSEN = Selection(tables=[r".*\.(items|loose)"])
 MADE = "CREATE TABLE {name} (id int PRIMARY KEY, v varchar(20))"
+PARTED = (
+    "PARTITION BY RANGE ({key}) (PARTITION low VALUES LESS THAN (10), PARTITION middle VALUES LESS THAN (20),"
+    " PARTITION high VALUES LESS THAN MAXVALUE)"
+)
 STEPS = {
     "a swap, as tools do it that change a table beside its use": (
         "INSERT INTO spare VALUES (1, 'new'), (7, 'new')",
@@ -125,8 +129,7 @@ def test_at_rest_a_topic_is_the_table_that_has_the_name(tables, broker):
 
 def test_a_table_of_which_a_partition_goes_or_comes_is_told_as_emptied_and_read_once(database, broker):
     name, both = f"parts-{database.schema}", ("items", "beside")
-    parts = "PARTITION low VALUES LESS THAN (10), PARTITION high VALUES LESS THAN MAXVALUE"
-    database.run(f"{MADE.format(name='items')} PARTITION BY RANGE (id) ({parts})", MADE.format(name="beside"))
+    database.run(f"{MADE.format(name='items')} {PARTED.format(key='id')}", MADE.format(name="beside"))
     database.run("INSERT INTO items VALUES (1, 'a'), (11, 'b')", "INSERT INTO beside VALUES (5, 'c'), (6, 'd')")
     with captured(database, broker, name, Selection(tables=[r".*\.(items|beside)"])) as rest:
         rest()
@@ -144,6 +147,38 @@ def test_a_table_of_which_a_partition_goes_or_comes_is_told_as_emptied_and_read_
     assert (items, beside) == ("rrtrcctrrrtr", "rrtrr")
 
 
+def test_a_table_whose_partitions_go_while_it_is_read_by_chunks_is_read_to_its_end_and_once_more(database, broker):
+    name, chunks = f"hourly-{database.schema}", {"snapshot": Mode.INCREMENTAL, "chunk": 2}
+    database.run(f"{MADE.format(name='items')} {PARTED.format(key='id')}")
+    database.run("INSERT INTO items VALUES (1, 'a'), (2, 'a'), (5, 'a'), (11, 'b'), (12, 'b'), (21, 'c'), (22, 'c')")
+    assert live(database, broker, name, "items", die_at="capture.commit:after:3", **chunks)
+    database.run("ALTER TABLE items DROP PARTITION low", "INSERT INTO items VALUES (13, 'late')")
+    # it is cut off once more, when that was noted
+    assert live(database, broker, name, "items", die_at="capture.commit:after:2", **chunks)
+    with Cluster(broker.bootstrap) as cluster:
+        told = read_state(cluster, name).table(database.table("items"))
+    assert (told.state, told.is_again) == ("reading", True)
+    database.run("ALTER TABLE items TRUNCATE PARTITION middle")
+    assert not live(database, broker, name, "items", **chunks)
+    check(database, broker, name, "read once more", ("items",))
+    topic = committed(broker.bootstrap, f"{name}.")[f"{name}.{database.schema}.items"]
+    assert "".join(each.op for each in topic).partition("t")[2] == "rr"
+
+
+def test_a_table_whose_partition_goes_and_that_nothing_would_read_keeps_its_topic(database, broker, caplog):
+    name = f"kept-{database.schema}"
+    database.run(f"{MADE.format(name='items')} {PARTED.format(key='id')}")
+    with captured(database, broker, name, Selection(tables=[r".*\.items"]), snapshot=Mode.NONE) as rest:
+        rest(1)
+        database.run("INSERT INTO items VALUES (1, 'a'), (11, 'b')", "ALTER TABLE items DROP PARTITION low")
+        database.run("INSERT INTO items VALUES (12, 'c')")
+        rest(1)
+    topic = committed(broker.bootstrap, f"{name}.")[f"{name}.{database.schema}.items"]
+    assert [each.op for each in topic] == ["c", "c", "c"]
+    said = f"the topic of {database.schema}.items stays as it is: nothing reads the table anew"
+    assert caplog.messages.count(said) == 1
+
+
 def test_a_table_without_a_key_that_comes_into_an_incremental_capture_is_said_and_its_changes_are_told(
     tables, broker, caplog
 ):
@@ -153,6 +188,8 @@ def test_a_table_without_a_key_that_comes_into_an_incremental_capture_is_said_an
     with captured(tables, broker, name, chosen, snapshot=Mode.INCREMENTAL) as rest:
         rest(1)
         tables.run("RENAME TABLE loose_too TO late", "INSERT INTO late VALUES (2)", "INSERT INTO items VALUES (3, 'c')")
+        rest()
+        tables.run(f"ALTER TABLE late {PARTED.format(key='x')}", "ALTER TABLE late DROP PARTITION low")
         rest()
     topics = committed(broker.bootstrap, f"{name}.")
     assert [(each.op, each.value["after"]) for each in topics[f"{name}.{tables.schema}.late"]] == [("c", {"x": 2})]
