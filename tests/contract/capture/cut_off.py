@@ -11,8 +11,11 @@ from runnel.durable import watched
 from tests.contract.capture.lives import Died, wait_until
 
 
-def lived(work: Capture, looking: Source, die_at: str = "") -> bool:
-    """Until nothing is left to be told, or until it is cut off there; whether it was."""
+def lived(work: Capture, looking: Source, die_at: str = "", *, knows_all: bool = False) -> bool:
+    """Until nothing is left to be told, or until it is cut off there; whether it was.
+
+    `knows_all`: and until all tables are known that there are. One that came last is not, for a moment.
+    """
     reached: Counter[str] = Counter()
     errors: list[BaseException] = []
 
@@ -31,7 +34,11 @@ def lived(work: Capture, looking: Source, die_at: str = "") -> bool:
         position = work.state.position
         is_read = work.is_streaming.is_set() and work.state.is_complete
         still = is_read and position is not None and not position.index
-        return bool(errors) or (still and looking.behind(position) == 0)  # type: ignore[arg-type]
+        is_told = still and looking.behind(position) == 0  # type: ignore[arg-type]
+        return bool(errors) or (is_told and not (knows_all and unknown()))
+
+    def unknown() -> set[str]:
+        return {str(table) for table in looking.tables()} - set(work.state.tables)
 
     thread = threading.Thread(target=run)
     with watched(die):

@@ -76,7 +76,7 @@ def live(database: MariadbDatabase, name: str, bootstrap: str, die_at: str | Non
     """One life of a capture, until it is cut off or has nothing left to tell; whether it was cut off."""
     source, looking = database.source(name), database.source(f"{name}-looking")
     try:
-        return lived(capture_of(name, source, bootstrap, transactions=True), looking, die_at or "")
+        return lived(capture_of(name, source, bootstrap, transactions=True), looking, die_at or "", knows_all=True)
     finally:
         source.close()
 
