@@ -311,8 +311,11 @@ def test_one_that_is_fenced_cannot_take_the_id_back(cluster, transaction, topic,
 
 
 def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transaction):
-    """However they come in between each other: what is visible is whole, and the last one can write."""
-    ends = []
+    """However they come in between each other: what is visible is whole, and the last one can write.
+
+    Kafka may answer a commit with an unknown error when another one comes at that moment: then nobody knows.
+    """
+    ends, unknown = [], []
 
     def own(number):
         with Cluster(cluster.bootstrap, timeout=LIMIT) as own_cluster:
@@ -325,6 +328,10 @@ def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transact
                 ends.append(b"%d" % number)
             except (Fenced, TransactionLost):
                 pass
+            except Refused as error:
+                if "unknown server error" not in error.what:
+                    raise
+                unknown.append(b"%d" % number)
 
     threads = [threading.Thread(target=own, args=[number]) for number in range(4)]
     for thread in threads:
@@ -333,7 +340,7 @@ def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transact
         thread.join()
     found = final_values(cluster, topic)
     assert found[::2] == found[1::2]
-    assert sorted(found[::2]) == sorted(ends)
+    assert sorted(ends) == sorted(each for each in found[::2] if each not in unknown)
 
 
 @pytest.fixture
