@@ -8,10 +8,10 @@ SCHEMA = "id long, k int, n int, at timestamp"
 VIEW = "sums"
 
 
-def sums_app(times: int = 1, *, key: str = "k") -> App:
-    """The sum of n for each k, or a multiple of it; with another key, of id."""
+def sums_app(times: int = 1, *, key: str = "k", rows: int = 20) -> App:
+    """The sum of n for each k, or a multiple of it; with another key, of id. It reads so many rows at once."""
     app = App("shop")
-    clicks = app.stream("clicks", schema=SCHEMA, time="at", late="30 days", read=Reading(rows=20))
+    clicks = app.stream("clicks", schema=SCHEMA, time="at", late="30 days", read=Reading(rows=rows))
 
     def sums(clicks):
         known = clicks.where("id >= 0 and k >= 0")  # a column that nobody uses is not read, and may be broken

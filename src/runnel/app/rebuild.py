@@ -194,7 +194,15 @@ class Rebuild:
                 hint="`runnel rebuild --keep` keeps the old one, for seven days",
             )
         name_checkpoint(own)
+        self._unplan(Checkpoint(checkpoint_in(own)))
         keep_code(own, self._code)
+
+    def _unplan(self, kept: Checkpoint) -> None:
+        """A batch that it had planned when it let go reaches further than the view, which read on behind it: as a copy,
+        it would read records that the view has yet to read, and put some of them aside without telling.
+        """
+        marker = self._place.store().copy_marker(self._output.name)
+        kept.unplan(marker.batch if marker is not None else -1)
 
     def _is_begun(self, own: Path) -> bool:
         """Whether what is there was begun by the same call."""

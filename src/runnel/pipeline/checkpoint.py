@@ -131,6 +131,13 @@ class Checkpoint:
             CheckpointFile(self._path(COMMITS, done)).remove()
             CheckpointFile(self._path(OFFSETS, done + 1)).remove()
 
+    def unplan(self, done: int) -> None:
+        """Take away what is planned behind batch `done`, and has had no effect: it is planned anew. To be called while
+        Spark does not run the query.
+        """
+        if self.last > max(done, self.last_done):
+            CheckpointFile(self._path(OFFSETS, self.last)).remove()
+
     def _sync_root(self, anew: bool) -> None:
         """Once: the checkpoint's id, and the names of the directories."""
         CheckpointFile(self.path / "metadata").sync(anew=anew)

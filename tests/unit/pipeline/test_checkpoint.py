@@ -237,3 +237,11 @@ def test_a_file_without_sums_is_whole_if_there_is_anything_in_it(tmp_path):
     assert CheckpointFile(tmp_path / "0").is_whole
     cut(tmp_path / "0")
     assert not CheckpointFile(tmp_path / "0").is_whole
+
+
+@pytest.mark.parametrize(("done", "left"), [(-1, ["0", "1"]), (1, ["0", "1"]), (2, ["0", "1", "2"])])
+def test_what_was_planned_and_had_no_effect_is_planned_anew(checkpoint, path, done, left):
+    checkpoint.unplan(done)
+    checkpoint.unplan(done)
+    assert names(path / "offsets") == left
+    assert names(path / "commits") == ["0", "1"]
