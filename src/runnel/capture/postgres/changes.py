@@ -101,6 +101,7 @@ class PostgresChanges:
                 break
         if not self._is_over():
             self._pass(events)
+            self._look_again()
         return events
 
     def _is_over(self) -> bool:
@@ -187,7 +188,9 @@ class PostgresChanges:
         return [Gone(table, begin.micros, source) for table in self._identities.gone()]
 
     def _relate(self, relation: Relation, events: list[Event]) -> Shown | None:
-        shown = self._shown(relation, events) if self._identities.has(relation) else None
+        assert self._begin is not None
+        is_told = self._identities.has(relation, self._begin.transaction)
+        shown = self._shown(relation, events) if is_told else None
         self._relations[relation.oid] = shown
         return shown
 
@@ -243,6 +246,11 @@ class PostgresChanges:
             self._last = self._passed
             self._passed_at = time.monotonic()
             events.append(Passed(self._at(self._passed)))
+
+    def _look_again(self) -> None:
+        if self._begin is None:
+            self._identities.look_again()
+            self._is_done = self._is_done or self._identities.is_over
 
     def _finish(self, events: list[Event]) -> None:
         assert self._until is not None

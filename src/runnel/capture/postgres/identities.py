@@ -6,6 +6,8 @@ to the end of its transaction, so that a transaction is the same events whenever
 have lost their table are told as gone. Where the table is the one that has a chosen name now, the changes end: when
 they are opened again it is published and read from its beginning. So it is with a table that comes back to its name,
 whose rows may have changed under the other one, and with one whose name was not known before.
+
+The server tells of a transaction before it shows it to others. Whether a table is there is asked again until it does.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ logger = logging.getLogger(__name__)
 class Identities:
     """`known` are the tables that were told of, by their numbers; None: whatever has the name. What is told of a
     transaction depends on them alone. `is_there` asks the catalog whether a table is the one that is captured under its
-    name now. `database` is for people.
+    name now; None: it does not show yet what a transaction did. `database` is for people.
     """
 
     def __init__(
         self,
         known: Mapping[TableId, int | None],
         chosen: Callable[[TableId], bool],
-        is_there: Callable[[Relation], bool],
+        is_there: Callable[[Relation, int], bool | None],
         database: str,
     ) -> None:
         self._numbers = dict(known)
@@ -39,8 +41,9 @@ class Identities:
         self._database = database
         self._gone: dict[TableId, None] = {}  # in this order
         self._came: TableId | None = None
+        self._unseen: dict[TableId, tuple[Relation, int]] = {}  # to be asked for again
 
-    def has(self, relation: Relation) -> bool:
+    def has(self, relation: Relation, transaction: int) -> bool:
         """Whether its changes are told."""
         table, number = table_of(relation), self._numbers.get(table_of(relation), NOT_THERE)
         former = [name for name, known in self._numbers.items() if known == relation.oid and name != table]
@@ -50,11 +53,16 @@ class Identities:
             self._lose(name, table)
         if number is None:
             self._numbers[table] = NOT_THERE  # what comes to its name from another one is never whatever has it
-        if self._chosen(table) and self._is_there(relation):
-            if table in self._numbers:
-                self._gone[table] = None
-            self._came = table
+        if self._chosen(table) and self._comes(table, relation, transaction) and table in self._numbers:
+            self._gone[table] = None
         return False
+
+    def look_again(self) -> None:
+        """For what was not seen. To be called between transactions: it may be over then. The name that it has taken, if
+        any, is found to be another table's when the changes are opened again.
+        """
+        for table, (relation, transaction) in list(self._unseen.items()):
+            self._comes(table, relation, transaction)
 
     def gone(self) -> list[TableId]:
         """The names that have lost their table; each is said once, at the end of a transaction."""
@@ -72,6 +80,16 @@ class Identities:
             raise TableReplaced(self._database, str(self._came))
 
     # --- inside
+
+    def _comes(self, table: TableId, relation: Relation, transaction: int) -> bool:
+        is_there = self._is_there(relation, transaction)
+        if is_there is None:
+            self._unseen[table] = relation, transaction
+        else:
+            self._unseen.pop(table, None)
+        if is_there:
+            self._came = table
+        return bool(is_there)
 
     def _take(self, table: TableId, number: int) -> bool:
         if not self._chosen(table):

@@ -21,7 +21,7 @@ from runnel.capture.forms import Binary, Decimals
 from runnel.capture.postgres import catalog
 from runnel.capture.postgres.catalog import ListedTable
 from runnel.capture.postgres.changes import Messages, PostgresChanges
-from runnel.capture.postgres.chunks import Chunks, mark_prefix
+from runnel.capture.postgres.chunks import Chunks, Seen, mark_prefix
 from runnel.capture.postgres.completed import CompletedChanges
 from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
@@ -235,10 +235,15 @@ class PostgresSource:
         assert found is not None
         return Catalog(tables, lsn_number(found[0]), int(found[1]))
 
-    def _is_there(self, relation: Relation) -> bool:
+    def _is_there(self, relation: Relation, transaction: int) -> bool | None:
         with self._address.telling():
-            listed = self._chosen_of(catalog.tables(self._definitions.connection))
-        return any(table.oid == relation.oid and table.id == table_of(relation) for table in listed)
+            connection = self._definitions.connection
+            snapshot = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+            listed = self._chosen_of(catalog.tables(connection))
+        assert snapshot is not None
+        if any(table.oid == relation.oid and table.id == table_of(relation) for table in listed):
+            return True
+        return False if Seen.of(snapshot[0]).has(transaction) else None
 
     def _shown(self, table: TableId) -> Table | None:
         try:

@@ -17,7 +17,7 @@ from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, told, wait_for
 from tests.contract.capture.lives import capture_of, running
 from tests.contract.capture.postgres.lives import Life, end_of_log, has_come_to, lived_here
-from tests.contract.capture.postgres.test_chunks import folded
+from tests.contract.capture.postgres.test_chunks import folded, unseen
 from tests.contract.capture.topics import committed
 
 pytestmark = pytest.mark.servers
@@ -240,6 +240,21 @@ def test_a_new_table_of_a_publication_of_all_is_read_and_told_from_the_end_of_it
     assert [row["x"] for row in folded(topic(broker, database, "n"))] == [2, 3]
     told_of = Counter(each.value["after"]["id"] for each in topic(broker, database, "t") if each.op in "cr")
     assert told_of == Counter(range(1, 31)) + Counter([41])
+
+
+def test_a_new_table_is_read_also_if_the_log_tells_it_before_others_see_it(broker, database, monkeypatch):
+    monkeypatch.setattr(vanished, "LOOK_SECONDS", 3600.0)
+    name = f"runnel_{database.schema}_all"
+    database.run(*MADE[:2], f"CREATE PUBLICATION {name} FOR TABLES IN SCHEMA {database.schema}")
+    source = database.source(publication=name)
+    made = "CREATE TABLE n(x int PRIMARY KEY); INSERT INTO n VALUES (1), (2); INSERT INTO t VALUES (41, 'beside')"
+    with running(capture_of(database.schema, source, broker.bootstrap, Selection())) as at_work:
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+        with unseen(database, made):
+            wait_for(lambda: topic(broker, database, "t")[-1].op == "c")
+            assert database.ask("SELECT FROM t WHERE id = 41") == [], "the race did not happen"
+        wait_for(lambda: at_work.state.table(database.table("n")).state == "complete")
+    assert [row["x"] for row in folded(topic(broker, database, "n"))] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ class Fake:
     def close(self): ...
 
 
-def changes_of(readings, known, catalog, *, index=0):
-    """`catalog` is what has the names now. A table is told as another one when its number is."""
+def changes_of(readings, known, catalog, unseen=(), *, index=0):
+    """`catalog` is what has the names now, of transactions that are not `unseen`. A table is told as another one when
+    its number is.
+    """
     defined = {}
 
     def define(found):
@@ -54,9 +56,10 @@ def changes_of(readings, known, catalog, *, index=0):
         table = defined[table_of(found)] = Table(table_of(found), (), (), found.oid)
         return table, before is not None and before.number != table.number
 
-    identities = Identities(
-        known, CHOSEN.__contains__, lambda found: catalog.get(table_of(found)) == found.oid, "the shop"
-    )
+    def is_there(found, transaction):
+        return None if transaction in unseen else catalog.get(table_of(found)) == found.oid
+
+    identities = Identities(known, CHOSEN.__contains__, is_there, "the shop")
     return PostgresChanges(Fake(readings), define, identities, lambda lsn: {"lsn": lsn}, Position({"lsn": 1}, index))
 
 
@@ -188,3 +191,26 @@ def test_it_is_said_once_that_a_table_has_a_name_that_is_not_chosen(caplog):
     assert caplog.messages == [
         'table "public.a" of the shop was renamed to "public.x", which is not chosen: its changes are not captured'
     ]
+
+
+def test_one_that_others_do_not_see_yet_is_asked_for_again_until_they_do():
+    """Nothing of it is told meanwhile; and nothing waits for it."""
+    made = transaction(10, relation(2, "b"), insert(2), relation(1, "a"), insert(1))
+    unseen = {10}
+    changes = changes_of([made, transaction(20, insert(2)), transaction(30, insert(1))], {A: 1}, {A: 1, B: 2}, unseen)
+    assert read(changes) == [("Began",), ("Change", "a", 1), ("Ended", 10)]
+    assert read(changes) == [("Passed", 20)]
+    unseen.clear()
+    assert read(changes) == [("Began",), ("Change", "a", 1), ("Ended", 30)]
+    with pytest.raises(TableReplaced, match=r"public\.b"):
+        changes.read(0)
+
+
+def test_one_that_is_gone_when_others_see_it_is_not_asked_for_again():
+    unseen, catalog = {10}, {}
+    changes = changes_of([transaction(10, relation(2, "b"), insert(2))], {}, catalog, unseen)
+    assert read(changes) == [("Passed", 10)]
+    unseen.clear()
+    assert read(changes) == []
+    catalog[B] = 2  # the number comes back to the name, without a change: nothing that the log told
+    assert [read(changes), read(changes)] == [[], []]
