@@ -328,9 +328,7 @@ def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transact
                 ends.append(b"%d" % number)
             except (Fenced, TransactionLost):
                 pass
-            except Refused as error:
-                if "unknown server error" not in error.what:
-                    raise
+            except EndUnknown:
                 unknown.append(b"%d" % number)
 
     threads = [threading.Thread(target=own, args=[number]) for number in range(4)]

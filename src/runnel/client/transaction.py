@@ -259,6 +259,8 @@ class Transaction:
             self._further = further
             if (overdue := self._overdue) and self._take_back(doing):
                 raise Overdue(self.id, "its coordinator", overdue)
+        if committed and answer["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka, when another owner comes then
+            raise EndUnknown(self.id, "its coordinator answers with an unknown error")
         self._check(answer["error_code"], doing)
         self._is_open = False
         self._ended = _now()

@@ -136,6 +136,14 @@ def test_one_that_may_have_ended_before_is_given_up(monkeypatch):
     assert not asked(broker, Api.DESCRIBE_TRANSACTIONS)
 
 
+def test_a_commit_that_is_answered_by_an_unknown_error_may_have_taken_place(monkeypatch):
+    with (
+        opened(monkeypatch, ended(ErrorCode.UNKNOWN_SERVER_ERROR), known=described()) as (transaction, _),
+        pytest.raises(EndUnknown, match="its coordinator answers with an unknown error"),
+    ):
+        transaction.commit()
+
+
 def test_one_that_never_began_is_given_up(monkeypatch):
     with opened(monkeypatch, FENCED, known=described()) as (transaction, broker):
         broker.answers[Api.INIT_PRODUCER_ID] = [{**broker.answers[Api.INIT_PRODUCER_ID][0], "producer_epoch": 5}]
