@@ -205,6 +205,13 @@ class Transaction:
         return 1 if self._generation is Generation.FIRST else 2
 
     @property
+    def _further_unanswered(self) -> int:
+        """Of an end that was not answered, nobody knows whether it was one. Where each end gives the next epoch, that
+        one is behind no successor's, whichever it was.
+        """
+        return 0 if self._generation is Generation.FIRST else UNSURE
+
+    @property
     def _can_join_by_writing(self) -> bool:
         if self._generation is Generation.FIRST or not self._takes_joins:
             return False
@@ -253,15 +260,16 @@ class Transaction:
             "producer_epoch": self._epoch,
             "committed": committed,
         }
-        further, self._further = self._further, 0  # if no answer comes, nobody knows whether it is open
+        further, self._further = self._further, min(self._further, self._further_unanswered)
         answer = self._ask(Api.END_TXN, asked, doing, most=self._generation.most(Api.END_TXN))
-        if answer["error_code"] in FENCED:
-            self._further = further
-            if (overdue := self._overdue) and self._take_back(doing):
-                raise Overdue(self.id, "its coordinator", overdue)
-        if committed and answer["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka, when another owner comes then
+        code = answer["error_code"]
+        if committed and code == ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka, when another owner comes at that moment
             raise EndUnknown(self.id, "its coordinator answers with an unknown error")
-        self._check(answer["error_code"], doing)
+        if code != ErrorCode.NONE:
+            self._further = further
+        if code in FENCED and (overdue := self._overdue) and self._take_back(doing):
+            raise Overdue(self.id, "its coordinator", overdue)
+        self._check(code, doing)
         self._is_open = False
         self._ended = _now()
         if self._generation is Generation.SECOND:

@@ -125,6 +125,31 @@ def test_one_whose_time_is_not_over_is_not_even_looked_at(monkeypatch):
     assert not asked(broker, Api.DESCRIBE_TRANSACTIONS)
 
 
+@pytest.mark.parametrize("first", [NO_ANSWER, ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])
+def test_one_whose_end_was_not_answered_goes_on_where_ends_give_epochs(monkeypatch, first):
+    """Had it been committed, the next epoch would be that of a commit, and a successor's be behind it."""
+    with opened(monkeypatch, first, known=described(), generation=Generation.SECOND) as (transaction, broker):
+        if first is NO_ANSWER:
+            with pytest.raises(EndUnknown):
+                transaction.commit()
+        broker.answers[Api.END_TXN] = [first, FENCED] if first is not NO_ANSWER else [FENCED]
+        transaction.init()
+        ticket = transaction.begin([PLACE])
+    assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
+
+
+@pytest.mark.parametrize(
+    "known", [described(EPOCH + 1, "CompleteCommit"), described(EPOCH + 2), described(EPOCH + 2, "Empty")]
+)
+def test_one_whose_end_was_not_answered_is_given_up_where_it_may_have_been_committed(monkeypatch, known):
+    with opened(monkeypatch, NO_ANSWER, known=known, generation=Generation.SECOND) as (transaction, broker):
+        with pytest.raises(EndUnknown):
+            transaction.commit()
+        broker.answers[Api.END_TXN] = [FENCED]
+        with pytest.raises(Fenced):
+            transaction.init()
+
+
 def test_one_that_may_have_ended_before_is_given_up(monkeypatch):
     """The commit that was not answered may have taken place, and then the next epoch is that of a successor."""
     with opened(monkeypatch, NO_ANSWER, known=described()) as (transaction, broker):
