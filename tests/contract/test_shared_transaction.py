@@ -344,7 +344,7 @@ def test_many_owners_that_start_at_once_leave_one(cluster, name, topic, transact
 @pytest.fixture
 def overdue(cluster, name, topic, generation):
     """A transaction that the cluster has aborted, because it was open for too long; and its ticket."""
-    transaction = Transaction(cluster, name, timeout=1)
+    transaction = Transaction(cluster, name, timeout=2)
     transaction.init()
     return aborted_by_time(cluster, transaction, topic, announce=True)
 
@@ -362,7 +362,7 @@ def aborted_by_time(cluster, transaction, topic, *, announce):
 def test_one_that_was_not_announced_and_lasts_too_long_goes_on_though_its_batch_was_never_answered(
     cluster, name, topic, generation
 ):
-    transaction = Transaction(cluster, name, timeout=1)
+    transaction = Transaction(cluster, name, timeout=2)
     transaction.init()
     aborted_by_time(cluster, transaction, topic, announce=False)  # and nobody says that it has joined
     transaction.init()
@@ -374,7 +374,7 @@ def test_a_transaction_that_lasts_longer_than_its_time_out_is_lost_and_the_next_
     transaction, ticket = overdue
     with pytest.raises(TransactionLost):
         write(cluster, ticket, {(topic, 0): of(b"later")}, sequences={(topic, 0): 1})
-    with pytest.raises(Overdue, match=r"open for \d+ s, longer than its time-out of 1 s"):
+    with pytest.raises(Overdue, match=r"open for \d+ s, longer than its time-out of 2 s"):
         transaction.commit()
     committed(cluster, transaction, topic, b"again")
     with pytest.raises((Fenced, TransactionLost)):
@@ -389,7 +389,7 @@ def test_whoever_took_over_after_the_time_out_stays(cluster, name, topic, overdu
     transaction, _ = overdue
     successor = Transaction(cluster, name)
     successor.init()
-    with pytest.raises(Fenced, match="longer than its time-out of 1 s, or another one has taken over its id since"):
+    with pytest.raises(Fenced, match="longer than its time-out of 2 s, or another one has taken over its id since"):
         transaction.commit()
     successor.begin([(topic, 0)])
     with pytest.raises(Fenced):

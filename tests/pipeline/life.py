@@ -103,7 +103,7 @@ class RunningApp:
     @property
     def workers(self) -> list[int]:
         """Those that read, and run what the body has in Python."""
-        daemons = [pid for java in self.java for pid in _children(java, lambda command: "pyspark.daemon" in command)]
+        daemons = [pid for java in self.java for pid in _children(java, lambda command: "daemon" in command)]
         return [pid for daemon in daemons for pid in _children(daemon, lambda _: True)]
 
     @property

@@ -94,6 +94,7 @@ def test_changes_are_a_stream_with_what_was_before_while_the_app_runs(scene, wri
         return moved.select("id", F.col("_before.country").alias("from"), F.col("country").alias("to"), "_op")
 
     with scene.live(app):
+        wait_until(lambda: len(scene.records("shop.main.customers")) == 2)  # as they were before
         write("UPDATE customers SET country = 'DK' WHERE id = 1")
         write("UPDATE customers SET name = 'Bo' WHERE id = 2")
         write("DELETE FROM customers WHERE id = 1")

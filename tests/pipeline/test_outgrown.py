@@ -4,6 +4,7 @@ and on PostgreSQL. Its driver dies, and later one of the brokers.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -129,7 +130,9 @@ def send_until_a_transaction_is_open(stage, app, cluster, coordinator):
     for number in range(MOST_TRIES):
         before = positions.latest(cluster, places)
         stage.send(FEW, seed=100 + number)
+        deadline = time.monotonic() + LIMIT
         while positions.latest(cluster, places) == before:
+            assert time.monotonic() < deadline, "the stream does not go on"
             told = cluster.ask(node, Api.DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}, "looking for it")
             if told["transaction_states"][0]["transaction_state"] == "Ongoing":
                 return
