@@ -248,7 +248,8 @@ class PostgresChanges:
             events.append(Passed(self._at(self._passed)))
 
     def _look_again(self) -> None:
-        if self._begin is None:
+        """Not while reading goes on inside of a transaction, though others are read before it: it is finished first."""
+        if self._begin is None and not self._is_inside:
             self._identities.look_again()
             self._is_done = self._is_done or self._identities.is_over
 

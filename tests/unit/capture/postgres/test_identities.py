@@ -214,3 +214,16 @@ def test_one_that_is_gone_when_others_see_it_is_not_asked_for_again():
     assert read(changes) == []
     catalog[B] = 2  # the number comes back to the name, without a change: nothing that the log told
     assert [read(changes), read(changes)] == [[], []]
+
+
+@pytest.mark.parametrize("given", [{10}, ()])
+def test_one_that_comes_before_the_transaction_in_which_reading_goes_on_waits_for_its_end(given):
+    """It is read when nothing is begun: the place inside of the transaction is counted without it."""
+    before, inside = transaction(10, relation(2, "b"), insert(2)), transaction(20, relation(1, "a"), insert(1))
+    unseen = set(given)
+    changes = changes_of([before, inside[:-1], inside[-1:]], {A: 1}, {A: 1, B: 2}, unseen, index=1)
+    assert [read(changes), read(changes)] == [[], [("Began",), ("Change", "a", 1)]]
+    unseen.clear()
+    assert read(changes) == [("Ended", 20)]
+    with pytest.raises(TableReplaced):
+        [changes.read(0) for _ in range(3)]
