@@ -369,6 +369,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="runnel-demo-"))
     customers = Customers(folder / "shop.sqlite")
     os.environ["SHOP_DATABASE"] = f"sqlite:{customers.path}"
+    is_interrupted = False
     with BrokerProcess(folder) as broker:
         broker.start()
         with AppProcess(APP, broker.bootstrap, folder, has_screen=console.is_terminal) as app:
@@ -389,18 +390,29 @@ def main(arguments: list[str] | None = None) -> int:
                 demo.broken.append(f"{demo.doing}: {error}")
             except KeyboardInterrupt:
                 app.kill()
-                shutil.rmtree(folder, ignore_errors=True)  # the broker may be writing to it, and is killed next
-                return 0 if options.keep else INTERRUPTED
-            if not demo.broken:
+                is_interrupted = True
+            if not is_interrupted and not demo.broken:
                 console.print(shown(demo))
                 if options.picture:
                     keep_picture(options.picture, demo)
+    if is_interrupted:
+        remove(folder)
+        return 0 if options.keep else INTERRUPTED
     if demo.broken:
         console.print(failure(demo, folder))
         return 1
     console.print(summary(demo))
-    shutil.rmtree(folder)
+    remove(folder)
     return 0
+
+
+def remove(folder: Path) -> None:
+    """Again, if need be: Spark's processes may write for a moment longer than whoever started them lives."""
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

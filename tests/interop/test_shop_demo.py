@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,19 @@ def test_the_demo_ends_well_and_leaves_nothing_behind(tmp_path):
     assert "each of them once: counted, late or rejected" in done.stdout
     assert "paid_orders" in (tmp_path / "demo.svg").read_text()
     assert os.listdir(tmp_path) == ["demo.svg"]
+
+
+@pytest.mark.soak
+def test_a_demo_that_is_kept_goes_on_until_ctrl_c_and_leaves_nothing_behind(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(DEMO), *SMALL, "--keep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        told = running.stdout
+        assert told is not None
+        assert any("it goes on until Ctrl-C" in line and "..." in line for line in told)
+        running.send_signal(signal.SIGINT)
+        assert (told.read(), running.wait()) == ("", 0)
+    assert os.listdir(tmp_path) == []
 
 
 # --- the check itself
