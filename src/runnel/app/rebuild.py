@@ -46,6 +46,7 @@ from runnel.pipeline.session import Session, spark_session
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.source.followed import Followed
 from runnel.pipeline.swap import OLD
+from runnel.pipeline.unplanning import unplan
 from runnel.stop_request import StopRequest
 from runnel.views.errors import UnknownView
 from runnel.views.store import Marker
@@ -184,7 +185,8 @@ class Rebuild:
     def _take_up_the_kept(self) -> None:
         """It is where a copy is that was made by half, and stays the one that is kept until it has taken its place."""
         kept, own = self._rebuilds.directory / OLD, self._rebuilds.directory / "queries" / self._output.name
-        if kept.exists():
+        if kept.exists() and self._rebuilds.kept_until is not None:
+            self._unplan(kept)
             shutil.rmtree(own, ignore_errors=True)
             make_directories(str(own.parent))
             kept.rename(own)
@@ -194,15 +196,15 @@ class Rebuild:
                 hint="`runnel rebuild --keep` keeps the old one, for seven days",
             )
         name_checkpoint(own)
-        self._unplan(Checkpoint(checkpoint_in(own)))
         keep_code(own, self._code)
 
-    def _unplan(self, kept: Checkpoint) -> None:
+    def _unplan(self, kept: Path) -> None:
         """A batch that it had planned when it let go reaches further than the view, which read on behind it: as a copy,
-        it would read records that the view has yet to read, and put some of them aside without telling.
+        it would read records that the view has yet to read, and put some of them aside without telling. To be done
+        while it is the one that is kept: from where copies are made, another rebuild may go on with it.
         """
         marker = self._place.store().copy_marker(self._output.name)
-        kept.unplan(marker.batch if marker is not None else -1)
+        unplan(kept, marker.batch if marker is not None else -1)
 
     def _is_begun(self, own: Path) -> bool:
         """Whether what is there was begun by the same call."""

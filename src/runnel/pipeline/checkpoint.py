@@ -131,12 +131,16 @@ class Checkpoint:
             CheckpointFile(self._path(COMMITS, done)).remove()
             CheckpointFile(self._path(OFFSETS, done + 1)).remove()
 
-    def unplan(self, done: int) -> None:
-        """Take away what is planned behind batch `done`, and has had no effect: it is planned anew. To be called while
-        Spark does not run the query.
+    def unplan(self, done: int) -> int:
+        """Take away what is planned behind batch `done`, and has had no effect, and what it has remembered: it is
+        planned anew. To be called while Spark does not run the query. The last batch that stays.
         """
-        if self.last > max(done, self.last_done):
+        done = max(done, self.last_done)
+        while self.last > done:
             CheckpointFile(self._path(OFFSETS, self.last)).remove()
+        _sync_directory(self.path / OFFSETS)  # before what belongs to it goes
+        self._state.remove_after(done + 1)
+        return done
 
     def _sync_root(self, anew: bool) -> None:
         """Once: the checkpoint's id, and the names of the directories."""

@@ -7,16 +7,20 @@ to one version and is never changed, except when its batch is repeated.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from runnel.files import DISK
 from runnel.pipeline.checkpoint_file import CheckpointFile
 
 CHANGES = (".changelog", ".delta")
 OF_SUMS = ".crc"
 CHANGES_AND_SUMS = (*CHANGES, *(each + OF_SUMS for each in CHANGES))
 TEMPORARY = (".tmp", f".tmp{OF_SUMS}")
+VERSION = re.compile(r"\.?([0-9]+)[._]")  # see `_beginnings`
+DESCRIBING = "_"  # how the names of directories begin that tell what the state looks like
 DESCRIPTIONS = "_metadata"  # directories: what the state looks like
 
 
@@ -67,6 +71,17 @@ class StateFiles:
             if name.endswith(CHANGES) and name.startswith(_beginnings(version))
         )
 
+    def remove_after(self, version: int) -> None:
+        """All later versions. Files that no version has in its name, others may share."""
+        for directory, names in self._walk():
+            if any(part.startswith(DESCRIBING) for part in directory.relative_to(self._root).parts):
+                continue
+            found = [name for name in names if (number := _version(name)) is not None and number > version]
+            for name in found:
+                (directory / name).unlink(missing_ok=True)
+            if found:
+                DISK.sync_directory(str(directory))
+
     def descriptions(self) -> list[CheckpointFile]:
         """What Spark writes before the first batch, and reads before every other."""
         return [
@@ -79,6 +94,12 @@ class StateFiles:
     def _walk(self) -> Iterator[tuple[Path, list[str]]]:
         for directory, _, names in os.walk(self._root):
             yield Path(directory), names
+
+
+def _version(name: str) -> int | None:
+    """That a file belongs to, by its name."""
+    found = VERSION.match(name)
+    return int(found[1]) if found else None
 
 
 def _beginnings(version: int) -> tuple[str, ...]:

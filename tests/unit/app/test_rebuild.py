@@ -8,9 +8,12 @@ import pytest
 from runnel import App, Broker, Reading
 from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild
 from runnel.app.runner import Running, place_of
+from runnel.pipeline.checkpoint import Checkpoint
+from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.markers import Marker
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source.aside import SCHEMA
+from runnel.pipeline.swap import KEPT, OLD
 from runnel.views import store
 
 VIEW = "pages"
@@ -117,3 +120,26 @@ def test_of_topics_that_the_view_did_not_read_all_that_is_there_is_waited_for(ru
     declare(place_of(shop("clicks"), running), ("clicks", "clicks.*"))
     rebuild = Rebuild(shop("clicks", pattern="clicks.*"), VIEW, running)
     assert rebuild._ends(rebuild._shown()) == {"clicks": {"0": 0}}
+
+
+def test_what_the_kept_copy_had_planned_is_taken_back_before_anybody_can_go_on_with_it(running, monkeypatch):
+    rebuild = Rebuild(shop("clicks"), VIEW, running, back=True)
+    directory = running.data / "rebuilds" / VIEW
+    planned = directory / OLD / "checkpoint" / "offsets" / "5"
+    planned.parent.mkdir(parents=True)
+    planned.write_text("v1")
+    (directory / OLD / "checkpoint" / "metadata").write_text(json.dumps({"id": CHECKPOINT}))
+    (directory / KEPT).write_text(json.dumps({"until": 99_999_999_999_999, "checkpoint": CHECKPOINT}))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(rebuild._place.store()), "copy_marker", die)
+        with pytest.raises(ConnectionError):
+            rebuild._take_up_the_kept()
+    assert planned.exists()
+    assert not (directory / "queries").exists()
+    rebuild._take_up_the_kept()
+    assert not planned.exists()
+    assert Checkpoint(checkpoint_in(directory / "queries" / VIEW)).last == -1
+
+
+def die(*_):
+    raise ConnectionError

@@ -241,7 +241,7 @@ def test_a_file_without_sums_is_whole_if_there_is_anything_in_it(tmp_path):
 
 @pytest.mark.parametrize(("done", "left"), [(-1, ["0", "1"]), (1, ["0", "1"]), (2, ["0", "1", "2"])])
 def test_what_was_planned_and_had_no_effect_is_planned_anew(checkpoint, path, done, left):
-    checkpoint.unplan(done)
-    checkpoint.unplan(done)
+    assert checkpoint.unplan(done) == int(left[-1])
+    assert checkpoint.unplan(done) == int(left[-1])
     assert names(path / "offsets") == left
     assert names(path / "commits") == ["0", "1"]

@@ -103,5 +103,12 @@ def forget_before(root: Path, batch: int) -> None:
             shutil.rmtree(found, ignore_errors=True)
 
 
+def forget_after(root: Path, batch: int) -> None:
+    """Those of later batches, which are planned anew."""
+    for found in (root / "aside").glob("*"):
+        if found.name.isdigit() and int(found.name) > batch:
+            shutil.rmtree(found, ignore_errors=True)
+
+
 def path_of(directory: Path, number: int, read: Range) -> Path:
     return directory / f"{number}-{read.name}-{read.start}-{read.end}.arrow"

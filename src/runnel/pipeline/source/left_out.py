@@ -61,5 +61,12 @@ def forget_before(root: Path, batch: int) -> None:
             found.unlink(missing_ok=True)
 
 
+def forget_after(root: Path, batch: int) -> None:
+    """Those of later batches, which are planned anew."""
+    for found in path_of(root, 0).parent.glob("*.json"):
+        if found.stem.isdigit() and int(found.stem) > batch:
+            found.unlink(missing_ok=True)
+
+
 def path_of(root: Path, batch: int) -> Path:
     return root / "left-out" / f"{batch}.json"

@@ -100,6 +100,13 @@ class Versions:
         assert found is not None
         return found
 
+    def take_back_after(self, batch: int) -> None:
+        """What later batches count as of: they are planned anew."""
+        for number in self._numbers(BATCH):
+            if number > batch:
+                self._path(number, BATCH).unlink(missing_ok=True)
+        DISK.sync_directory(str(self._directory))
+
     # --- what nobody needs any more
 
     def forget_before_batch(self, batch: int) -> None:
