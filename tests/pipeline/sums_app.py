@@ -21,4 +21,18 @@ def sums_app(times: int = 1, *, key: str = "k", rows: int = 20) -> App:
     return app
 
 
+def named_app(times: int = 1) -> App:
+    """Each click with a name, by k."""
+    app = App("shop")
+    clicks = app.stream("clicks", schema=SCHEMA)
+    names = app.table("names", key="k", schema="k int, name string")
+
+    def named(clicks, names):
+        known = clicks.where("id >= 0 and at is not null")
+        return known.join(names, "k").select("id", "name", (F.col("n") * times).alias("n"))
+
+    app.view(clicks, names, key="id", name=VIEW)(named)
+    return app
+
+
 app = sums_app(2)

@@ -21,6 +21,7 @@ from runnel import App, Broker
 from runnel.app.rebuild import NotRebuilt, Rebuild, discard
 from runnel.app.rebuilds import RebuildRuns, Rebuilds
 from runnel.app.runner import place_of
+from runnel.client import Producer
 from runnel.durable import VARIABLE
 from runnel.errors import Permanent
 from runnel.pipeline.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ from runnel.pipeline.view_query import ViewQuery
 from runnel.views.opening import open_store
 from tests.pipeline.scene import Scene, Sending
 from tests.pipeline.stage import PROGRAM
-from tests.pipeline.sums_app import SCHEMA, VIEW, sums_app
+from tests.pipeline.sums_app import SCHEMA, VIEW, named_app, sums_app
 from tests.pipeline.waiting import LIMIT, wait_until
 
 # What a swap does that lasts, in its order. That of the store is `view.exchange`, of `runnel.views`.
@@ -220,6 +221,39 @@ def test_what_a_copy_had_planned_when_it_let_go_is_told_by_the_view_that_it_beco
     assert shown(scene, 1) == 71
     broken = sorted(event.place for event in scene.sent if event.at is None)
     assert sorted(scene.aside("clicks.rejected", VIEW)) == broken
+
+
+@pytest.mark.servers
+def test_what_is_rejected_of_a_table_is_told_once_and_what_is_planned_anew_sees_the_table_anew(scene, monkeypatch):
+    """Of the table, more is there than the view has read: nothing else has come since."""
+    scene.make("names", partitions=1)
+    name(scene, b"Ann")
+    scene.run(named_app())
+    name(scene, b"Anna")
+    click = scene.send_one("clicks", 90_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Keep, "__call__", die)
+        with pytest.raises(Permanent, match="it dies here"):
+            scene.run(named_app())
+    name(scene, b"Annabel", broken=True)
+    rebuild(scene, named_app(2), keep=True)
+    assert list(scene.aside("names.rejected", VIEW)) == [("names", 0, 3)]
+    scene.run(named_app(2))
+    name(scene, broken=True)
+    rebuild(scene, named_app(), back=True)
+    assert {row["name"] for row in scene.rows(VIEW) if row["id"] == click.id} == {"Annabel"}
+    assert list(scene.aside("names.rejected", VIEW)) == [("names", 0, 3), ("names", 0, 4)]
+    scene.send_one("clicks", 91_000)
+    scene.run(named_app())
+    assert list(scene.aside("names.rejected", VIEW)) == [("names", 0, 3), ("names", 0, 4)]
+
+
+def name(scene: Scene, *names: bytes, broken: bool = False) -> None:
+    """What those are called that click with the k of 0; and, perhaps, a record that does not fit."""
+    values = [b'{"k": 0, "name": "%s"}' % each for each in names] + [b"{"] * broken
+    with Producer(scene.broker.bootstrap) as producer:
+        for value in values:
+            producer.submit("names", value, key=b"0", partition=0)
 
 
 @pytest.mark.soak

@@ -63,6 +63,19 @@ def topics_of_before(directory: Path) -> tuple[Topics, ...]:
     )
 
 
+def tables_of_before(directory: Path) -> tuple[tuple[int, str], ...]:
+    """The tables that it joins, which have no position: the number of the input, and the topic."""
+    try:
+        told = json.loads((directory / DECLARED).read_text())
+    except FileNotFoundError:
+        return ()
+    return tuple(
+        (number, each["name"])
+        for number, each in enumerate(told["inputs"])
+        if each["kind"] == "table" and not each["changes"]
+    )
+
+
 def begin_where_it_began(before: Path, own: Path, inputs: tuple[Topics, ...]) -> None:
     """`before` is the directory of the view, `own` that of its copy, which has these inputs. An input that reads none
     of the topics that the view has read begins where it is declared to.

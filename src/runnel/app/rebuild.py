@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from runnel.app.app import App
-from runnel.app.beginnings import Topics, begin_where_it_began, topics_of, topics_of_before
+from runnel.app.beginnings import Topics, begin_where_it_began, tables_of_before, topics_of, topics_of_before
 from runnel.app.code import code_of, keep_code, last_code
 from runnel.app.offering import offered
 from runnel.app.rebuilds import Rebuilds, freed, size_of
@@ -46,6 +46,7 @@ from runnel.pipeline.session import Session, spark_session
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.source.followed import Followed
 from runnel.pipeline.swap import OLD
+from runnel.pipeline.tables.told import AllTold, Standing, merged, read_told, write_told
 from runnel.pipeline.unplanning import unplan
 from runnel.stop_request import StopRequest
 from runnel.views.errors import UnknownView
@@ -127,7 +128,7 @@ class Rebuild:
                     is_kept = self._rebuilds.kept_until is not None
                     return Rebuilt(0, 0, 0, 0, self._rebuilds.kept_bytes, is_kept)
             self._rebuilds.take_back()
-            shown = self._follow(self._shown())
+            shown = self._follow(self._shown)
             if self._back:
                 self._take_up_the_kept()
             least = self._ends(shown)
@@ -145,6 +146,7 @@ class Rebuild:
             when_started()
             query = self._query(spark)
             try:
+                self._follow(self._shown)  # the copy has its directory now
                 with sharing_by(spark, self._partitions):
                     query.start()
                     return self._come_up(spark, query, least)
@@ -248,8 +250,10 @@ class Rebuild:
             return shown
         return replace(shown, batch=told.batch, positions=told.positions)
 
-    def _follow(self, shown: Marker) -> Marker:
-        """Let the copy read as far as the view has."""
+    def _follow(self, look: Callable[[], Marker]) -> Marker:
+        """Let the copy read as far as the view has, and know what the view has told of tables."""
+        standing = Standing(self._place.directory_of(self._output.name), self._tables_of_before)
+        shown = look()
         patterns = tuple(each.pattern for each in self._inputs_of_before if each.pattern is not None)
         told = Followed(self._known(shown), patterns).to_text()
         path = self._rebuilds.directory / FOLLOWED
@@ -257,7 +261,14 @@ class Rebuild:
             temporary = path.with_suffix(f".{os.getpid()}")
             temporary.write_text(told)
             temporary.replace(path)
+        self._tell(standing.at(shown.batch))
         return shown
+
+    def _tell(self, told: AllTold) -> None:
+        own = self._rebuilds.directory / "queries" / self._output.name
+        known = read_told(own)
+        if own.exists() and (now := merged(known, told)) != known:
+            write_told(own, now)
 
     def _known(self, shown: Marker) -> Positions:
         """Also of topics that the view reads, and of which it may not have had a record yet."""
@@ -270,6 +281,10 @@ class Rebuild:
     @cached_property
     def _inputs_of_before(self) -> tuple[Topics, ...]:
         return topics_of_before(self._place.directory_of(self._output.name))
+
+    @cached_property
+    def _tables_of_before(self) -> tuple[tuple[int, str], ...]:
+        return tables_of_before(self._place.directory_of(self._output.name))
 
     def _ends(self, shown: Marker) -> Positions:
         """How far the copy must come at least: to where the view is now, and to what is there now in topics that it did
@@ -311,7 +326,7 @@ class Rebuild:
                 if (gone := ended(spark)) is not None:
                     raise gone
                 kept.look()
-                shown = rest or self._follow(self._shown())
+                shown = rest or self._follow(self._shown)
                 if time.monotonic() - reported >= REPORT_EVERY:
                     reported = time.monotonic()
                     logger.info("%s, the new copy: %s", query.name, query.totals)
@@ -321,7 +336,7 @@ class Rebuild:
                     query.stop()
                     return self._swap(query)
                 if peace.is_granted():  # the app may have done one more batch meanwhile
-                    rest = self._follow(self._at_rest())
+                    rest = self._follow(self._at_rest)
         return None
 
     def _swap(self, query: CopyQuery) -> Rebuilt:

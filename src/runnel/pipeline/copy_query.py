@@ -2,7 +2,8 @@
 
 It stays behind the view: never reads a record that the view has not read. So when the view stands still the copy comes
 to the very same positions, and what the view has put aside need not be told again: late and rejected rows are counted,
-and not published.
+and not published. Of tables that it joins it reads what is there, as a view does: what it rejects of them behind the
+view is kept, and told when it takes the view's place (`tables/told.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from runnel.pipeline.batch import Step
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.collect import collect
 from runnel.pipeline.steps.keep import Keep, PassOver
+from runnel.pipeline.steps.untold import KeepUntold
 from runnel.pipeline.view_query import ViewQuery
 from runnel.views.store import Declared
 
@@ -25,7 +27,7 @@ class CopyQuery(ViewQuery):
         writer = self.place.store().copy_writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
         writer.claim()
         self._writer = writer
-        return collect, PassOver(writer), Account(self.specs, self.cluster), Keep(writer)
+        return collect, PassOver(writer), Account(self.specs, self.cluster), KeepUntold(self.specs), Keep(writer)
 
     def _make_topics(self) -> None:
         """It writes to none."""

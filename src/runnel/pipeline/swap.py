@@ -26,7 +26,7 @@ from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher
-from runnel.pipeline.source.aside import SCHEMA
+from runnel.pipeline.tables.told import forget_untold, untold_up_to
 
 JOURNAL, KEPT, OLD, AWAY = "swap.json", "kept.json", "old", "away"
 
@@ -102,7 +102,9 @@ class Swap:
         store.exchange(self._name)
 
     def _mark(self, plan: Plan) -> None:
-        """What was put aside goes on behind the marker of the copy."""
+        """What was put aside goes on behind the marker of the copy. With it goes what the copy has rejected of tables,
+        and the view has not read.
+        """
         with self._place.store().reader(self._name) as reader:
             shown = reader.marker()
         assert shown is not None
@@ -111,12 +113,13 @@ class Swap:
             found = read_marker(cluster, marks, self._name)
             if found is not None and found.checkpoint == plan.new:
                 return
+            untold = untold_up_to(self._directory / plan.source, shown.batch)
             publisher = self._publisher(cluster, marks)
             publisher.open()
+            for topic, _ in publisher.sides(untold):
+                self._place.kafka.make_topic(topic, partitions=1)
             with durable("rebuild.mark"):
-                publisher.publish(
-                    Marker(self._name, shown.batch, shown.checkpoint, dict(shown.positions)), {}, SCHEMA.empty_table()
-                )
+                publisher.publish(Marker(self._name, shown.batch, shown.checkpoint, dict(shown.positions)), {}, untold)
 
     def _make_marks(self) -> str:
         marks = self._place.marks_of(self._name)
@@ -144,6 +147,7 @@ class Swap:
 
     def _clean_up(self, plan: Plan) -> None:
         old, away, kept = self._directory / OLD, self._directory / AWAY, self._directory / KEPT
+        forget_untold(self._place.directory_of(self._name))
         if plan.keep_until is None:
             self._place.store().drop_copy(self._name)
             kept.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from runnel.files import DISK
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.source import aside, left_out
+from runnel.pipeline.tables.told import UNTOLD, forget_untold
 from runnel.pipeline.tables.versions import Versions
 
 
@@ -31,6 +32,7 @@ def unplan(directory: Path, done: int) -> None:
             Versions(part, pa.schema([])).take_back_after(last)
     left_out.forget_after(directory, last)
     aside.forget_after(directory, last)
-    for each in ("left-out", "aside"):
+    forget_untold(directory, after=last)
+    for each in ("left-out", "aside", UNTOLD):
         if (directory / each).exists():
             DISK.sync_directory(str(directory / each))

@@ -14,6 +14,9 @@ from runnel.pipeline.markers import Marker
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source.aside import SCHEMA
 from runnel.pipeline.swap import KEPT, OLD
+from runnel.pipeline.tables.partitions import Known, Partitions
+from runnel.pipeline.tables.told import Told, read_told
+from runnel.pipeline.tables.versions import Span, Versions
 from runnel.views import store
 
 VIEW = "pages"
@@ -54,8 +57,9 @@ def keep(place, batch, positions):
     writer.close()
 
 
-def declare(place, *inputs):
+def declare(place, *inputs, tables=()):
     told = [{"kind": "stream", "name": name, "topics": pattern} for name, pattern in inputs]
+    told += [{"kind": "table", "name": name, "changes": False} for name in tables]
     (place.directory_of(VIEW) / "declared.json").write_text(json.dumps({"inputs": told}))
 
 
@@ -70,7 +74,7 @@ def put_aside(place, batch, positions, checkpoint=CHECKPOINT):
 
 
 def followed(rebuild, running):
-    rebuild._follow(rebuild._at_rest())
+    rebuild._follow(rebuild._at_rest)
     return json.loads((running.data / "rebuilds" / VIEW / FOLLOWED).read_text())
 
 
@@ -120,6 +124,24 @@ def test_of_topics_that_the_view_did_not_read_all_that_is_there_is_waited_for(ru
     declare(place_of(shop("clicks"), running), ("clicks", "clicks.*"))
     rebuild = Rebuild(shop("clicks", pattern="clicks.*"), VIEW, running)
     assert rebuild._ends(rebuild._shown()) == {"clicks": {"0": 0}}
+
+
+def test_the_copy_knows_what_the_view_has_told_of_a_table_that_it_joins(rebuild, running):
+    """A batch that was put aside counts; one that was only begun does not."""
+    place = place_of(shop("clicks"), running)
+    declare(place, ("clicks", None), tables=["names"])
+    directory, copy = place.directory_of(VIEW), running.data / "rebuilds" / VIEW / "queries" / VIEW
+    Partitions(directory / "tables" / "1").write(Known("a", [(0, 1)]))
+    for batch in (4, 5):
+        Versions(directory / "tables" / "1" / "names-0", pa.schema([])).claim(batch, Span(0, 100 + batch))
+    followed(rebuild, running)
+    assert read_told(copy) == {}
+    copy.mkdir(parents=True)
+    followed(rebuild, running)
+    assert read_told(copy) == {"names": Told("a", {0: 104})}
+    put_aside(place, 5, {"clicks": {"0": 9}})
+    followed(rebuild, running)
+    assert read_told(copy) == {"names": Told("a", {0: 105})}
 
 
 def test_what_the_kept_copy_had_planned_is_taken_back_before_anybody_can_go_on_with_it(running, monkeypatch):

@@ -8,14 +8,16 @@ import pytest
 
 import runnel.durable
 from runnel import Broker
+from runnel.client.committed import committed
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in, name_checkpoint
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher
-from runnel.pipeline.source.aside import SCHEMA
+from runnel.pipeline.source.aside import REJECTED, SCHEMA
 from runnel.pipeline.swap import OLD, Swap
+from runnel.pipeline.tables.told import Told, keep_untold, untold_up_to, write_told
 from runnel.views import store
 
 VIEW = "pages"
@@ -121,3 +123,21 @@ def test_the_marker_in_kafka_is_read_when_its_writer_is_fenced(place, swap):
         with pytest.raises(Exception, match="another one has taken over"):
             writer.publish(Marker(VIEW, 6, "1", {}), {}, SCHEMA.empty_table())
         assert read_marker(cluster, marks, VIEW) == marker
+
+
+@pytest.mark.parametrize("death", ["rebuild.mark", "rebuild.away", "rebuild.keep"])
+def test_what_the_copy_has_rejected_of_tables_behind_the_view_is_told_once(place, swap, monkeypatch, death):
+    """Not what the view had told, nor what a batch has rejected that is repeated when the copy is the view."""
+    copy = place.directory / "rebuilds" / VIEW / "queries" / VIEW
+    write_told(copy, {"names": Told("a", {0: 7})})
+    for batch, offsets in ((3, (6, 7)), (4, (8,)), (5, (9,))):
+        about = {"kind": REJECTED, "reason": "no", "stream": "names", "topic": "names", "partition": 0}
+        rows = [{**about, "offset": each, "timestamp": 0, "value": str(each).encode()} for each in offsets]
+        keep_untold(copy, batch, pa.Table.from_pylist(rows, SCHEMA))
+    swap.decide(f"queries/{VIEW}", NEVER)
+    with dying(monkeypatch, death):
+        swap.finish()
+    swap.finish()
+    with place.kafka.cluster() as cluster:
+        assert [value for _, value in committed(cluster, "names.rejected")] == [b"7", b"8"]
+    assert untold_up_to(place.directory_of(VIEW), 9).num_rows == 0

@@ -7,7 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
+from runnel.pipeline.source.aside import SCHEMA
 from runnel.pipeline.source.left_out import LeftOut, read_left_out, write_left_out
+from runnel.pipeline.tables.told import keep_untold
 from runnel.pipeline.tables.versions import Span, Versions
 from runnel.pipeline.unplanning import unplan
 
@@ -20,6 +22,7 @@ OF_THE_PLANNED = {
     "tables/2/cities/5.batch.json",
     "left-out/5.json",
     "aside/5/0-clicks-0-7-9.arrow",
+    "untold/5.arrow",
 }
 
 
@@ -43,6 +46,7 @@ def directory(tmp_path):
             Versions(tmp_path / "tables" / part, pa.schema([])).claim(batch, Span(0, batch))
         write_left_out(tmp_path, batch, [LeftOut(0, "clicks", 0, 7, "no")])
         write(tmp_path / "aside" / str(batch) / "0-clicks-0-7-9.arrow")
+        keep_untold(tmp_path, batch, SCHEMA.empty_table())
     write(tmp_path / "tables" / "1" / "partitions.json")
     return tmp_path
 

@@ -28,6 +28,7 @@ from runnel.pipeline.source.aside import Aside
 from runnel.pipeline.source.offsets import Range, ranges
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.tables.changes import rows_of
+from runnel.pipeline.tables.told import read_told, told_of, untold
 from runnel.pipeline.tables.topic_table import ranges_read
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Account:
             self._check_left_out(root, batch, read, rows)
             aside.forget_before(root, batch.number)
             left_out.forget_before(root, batch.number)
-        return replace(batch, aside=rows, counts=counts)
+        return replace(batch, aside=_to_tell(read, found, rows), counts=counts)
 
     def _ranges(self, batch: Batch) -> list[tuple[Spec, Range]]:
         streams = [
@@ -107,6 +108,19 @@ class Account:
         first = missing[0]
         place = f"{first.topic}-{first.partition} at offset {first.offset}"
         raise NotLeftOut(batch.query, len(missing), place, str(left_out.path_of(root, batch.number)))
+
+
+def _to_tell(read: Sequence[tuple[Spec, Range]], found: Sequence[Aside], rows: pa.Table) -> pa.Table:
+    """All `rows`, but for those of tables that another copy of the view has told."""
+    told = {spec.path: read_told(spec.path) for spec, _ in read if spec.is_static} if rows.num_rows else {}
+    if not any(told.values()):
+        return rows
+    return pa.concat_tables(
+        [
+            untold(one.rows, told_of(each, told[spec.path])) if spec.is_static else one.rows
+            for (spec, each), one in zip(read, found, strict=True)
+        ]
+    )
 
 
 def _is_there(cluster: Cluster, place: left_out.Place) -> bool:

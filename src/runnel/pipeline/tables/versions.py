@@ -79,6 +79,14 @@ class Versions:
             return None
         return Span(told["from"], told["to"])
 
+    def spans(self) -> dict[int, Span]:
+        """By batch, as far as it is kept; also while another process goes on, and removes old ones."""
+        while True:
+            found = {number: self.of_batch(number) for number in self._numbers(BATCH)}
+            known = {number: span for number, span in found.items() if span is not None}
+            if len(known) == len(found):
+                return known
+
     def newest_before(self, batch: int) -> Span | None:
         found = [number for number in self._numbers(BATCH) if number < batch]
         return self.of_batch(max(found)) if found else None

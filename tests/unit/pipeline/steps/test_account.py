@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pyarrow as pa
 import pytest
 
 from runnel import Broker
@@ -20,10 +21,18 @@ from runnel.pipeline.source.offsets import Offsets, Range
 from runnel.pipeline.source.rows import Rows
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.steps.account import Account
+from runnel.pipeline.steps.untold import KeepUntold
+from runnel.pipeline.tables.partitions import Known, Partitions
+from runnel.pipeline.tables.told import Told, untold_up_to, write_told
+from runnel.pipeline.tables.versions import Span, Versions
 
 BATCH = 7
 ROWS = 6
 names = itertools.count()
+
+
+def a_batch(starts, ends):
+    return Batch("pages", "id", Moment(BATCH, 0, 0), starts, ends, None, lambda: None)
 
 
 class Bench:
@@ -51,7 +60,7 @@ class Bench:
     def counts(self, end=ROWS):
         place = {(self.topic, 0): 0}, {(self.topic, 0): end}
         starts, ends = ({0: Offsets(0, each, {})} for each in place)
-        return self.account(Batch("pages", "id", Moment(BATCH, 0, 0), starts, ends, None, lambda: None)).counts
+        return self.account(a_batch(starts, ends)).counts
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +149,61 @@ def test_a_row_that_compaction_has_removed_is_not_demanded(bench, monkeypatch):
     aside.write(aside.directory_of(bench.path, BATCH), 0, bench.range(ROWS), ROWS - 1, [])
     monkeypatch.setattr("runnel.pipeline.steps.account.decode", lambda *_: iter(()))  # a batch without its record
     assert bench.counts().in_time == ROWS - 1
+
+
+@pytest.fixture
+def table(broker, tmp_path):
+    """One whose records, 0 to 5, are all rejected: they have no key. The batch has read it to its end."""
+    topic = f"names-{next(names)}"
+    broker.create_topic(topic, 1)
+    with Producer(broker.bootstrap) as producer:
+        for n in range(ROWS):
+            producer.submit(topic, b'{"n": %d}' % n)
+    columns = columns_of("n long", "a table")
+    with Cluster(broker.bootstrap) as cluster:
+        Partitions(tmp_path / "tables" / "1").write(Known(str(cluster.topic(topic).id), [(0, 1)]))
+    Versions(tmp_path / "tables" / "1" / f"{topic}-0", pa.schema([])).claim(BATCH, Span(0, ROWS))
+    return Spec("pages", 1, broker.bootstrap, topic, columns, Reading(), str(tmp_path), key=("n",))
+
+
+@pytest.fixture
+def account(table):
+    with Cluster(table.bootstrap) as cluster:
+        yield Account((table,), cluster)
+
+
+def told_again(account):
+    batch = account(a_batch({}, {}))
+    assert batch.counts.rejected == ROWS
+    return batch.aside["offset"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("told", "left"), [({}, 0), ({0: 4}, 4), ({0: 9}, 6), ({1: 9}, 0)], ids=["nothing", "some", "all", "of another"]
+)
+def test_what_another_copy_of_the_view_has_told_of_a_table_is_counted_and_not_told_again(account, table, told, left):
+    write_told(table.path, {table.topic: Told(id_of(table), told)})
+    assert told_again(account) == list(range(left, ROWS))
+
+
+def test_what_was_told_of_a_table_before_it_was_made_anew_says_nothing(account, table):
+    write_told(table.path, {table.topic: Told("another", {0: 4})})
+    assert told_again(account) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(("told", "kept"), [({}, [0, 1, 2, 3, 4, 5]), ({0: 4}, [4, 5]), ({0: 9}, [])])
+def test_a_copy_keeps_what_the_view_has_not_told_of_a_table(account, table, told, kept):
+    write_told(table.path, {table.topic: Told(id_of(table), told)})
+    KeepUntold((table,))(account(a_batch({}, {})))
+    assert untold_up_to(table.path, BATCH)["offset"].to_pylist() == kept
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_copy_keeps_nothing_of_a_table_that_the_view_has_not_read(account, table, is_known):
+    write_told(table.path, {table.topic: Told("another", {0: 4})} if is_known else {})
+    KeepUntold((table,))(account(a_batch({}, {})))
+    assert untold_up_to(table.path, BATCH).num_rows == 0
+
+
+def id_of(table):
+    return Partitions(table.path / "tables" / "1").read().topic_id
