@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ from tests.pipeline.sums_app import SCHEMA, VIEW, named_app, sums_app
 from tests.pipeline.waiting import LIMIT, wait_until
 
 # What a swap does that lasts, in its order. That of the store is `view.exchange`, of `runnel.views`.
-STEPS = ("rebuild.decide", "rebuild.mark", "rebuild.away", "rebuild.in", "rebuild.keep", "rebuild.end")
+OF_SWAP = ("rebuild.decide", "rebuild.mark", "rebuild.away", "rebuild.in", "rebuild.keep", "rebuild.end")
+OF_TABLES = ("table.told", "table.untold")  # of those that are joined, on the way there
+STEPS = (*OF_SWAP, *OF_TABLES)
 
 
 @pytest.fixture
@@ -236,6 +238,10 @@ def test_what_is_rejected_of_a_table_is_told_once_and_what_is_planned_anew_sees_
         with pytest.raises(Permanent, match="it dies here"):
             scene.run(named_app())
     name(scene, b"Annabel", broken=True)
+    for step in OF_TABLES:
+        for side in ("before", "after"):
+            with runnel.durable.watched(dies_at(f"{step}:{side}")), pytest.raises(Permanent, match="it dies here"):
+                rebuild(scene, named_app(2), keep=True)
     rebuild(scene, named_app(2), keep=True)
     assert list(scene.aside("names.rejected", VIEW)) == [("names", 0, 3)]
     scene.run(named_app(2))
@@ -246,6 +252,14 @@ def test_what_is_rejected_of_a_table_is_told_once_and_what_is_planned_anew_sees_
     scene.send_one("clicks", 91_000)
     scene.run(named_app())
     assert list(scene.aside("names.rejected", VIEW)) == [("names", 0, 3), ("names", 0, 4)]
+
+
+def dies_at(place: str) -> Callable[[str], None]:
+    def reach(reached: str) -> None:
+        if reached == place:
+            die()
+
+    return reach
 
 
 def name(scene: Scene, *names: bytes, broken: bool = False) -> None:
@@ -479,7 +493,7 @@ def dying(monkeypatch, step: str, side: str) -> Iterator[None]:
             yield
 
 
-EVERY = [(step, side) for step in (*STEPS, "view.exchange") for side in ("before", "after")]
+EVERY = [(step, side) for step in (*OF_SWAP, "view.exchange") for side in ("before", "after")]
 SOME = [
     ("rebuild.decide", "before"),
     ("view.exchange", "before"),
