@@ -190,7 +190,8 @@ class Capture:
                     self._publish(out, state)
                 self._catch_up(self.state.position, snapshot)
             self._read_tables(snapshot)
-            self._forget_gone(tables)
+            if not self._stop.is_set():  # it may be inside of a transaction, in which what was told of them counts
+                self._forget_gone(tables)
 
     def _forget_gone(self, tables: Sequence[Table]) -> None:
         """Those that were to be read, and are not in the snapshot."""

@@ -76,9 +76,10 @@ class Log(NoSource):
 
     counts_unchosen = False
 
-    def __init__(self, there, *, forgets_numbers=False):
+    def __init__(self, there, *, forgets_numbers=False, at_once=100):
         self._there = there
         self._forgets = forgets_numbers
+        self._at_once = at_once
 
     def tables(self):
         return [table.id for table in self._there]
@@ -108,17 +109,19 @@ class Log(NoSource):
             kept = [each for each in told if self._forgets or self._known.get(each.table.id) == each.table.number]
             if kept:
                 events += [Began(name, 0), *kept, Ended(name, {"at": int(name)}, 0)]
-        return Given([*events, Passed({"at": 9})])
+        return Given([*events, Passed({"at": 9})], self._at_once)
 
 
 class Given:
-    def __init__(self, events):
-        self._readings = [events]
+    def __init__(self, events, at_once):
+        self._events = events
+        self._at_once = at_once
 
     def read(self, _seconds):
-        if not self._readings:
+        if not self._events:
             raise GoesOn
-        return self._readings.pop()
+        found, self._events = self._events[: self._at_once], self._events[self._at_once :]
+        return found
 
     def close(self): ...
 
@@ -146,9 +149,12 @@ class Kept(Publisher):
         self.state = state
         self.states = []
         self.told = []
+        self.when_inside = lambda: None  # called when the place is inside of a transaction
 
     def publish(self, out, state):
         self.states.append(state)
+        if state.position.index:
+            self.when_inside()
         for topic, page in out.pages.items():
             for value in page.values:
                 told = json.loads(value)
@@ -191,3 +197,17 @@ def test_a_transaction_of_a_table_that_is_forgotten_is_not_taken_for_the_one_tha
     state = State("postgresql", Position({"at": 6}, 2), 0, {"public.a": TableState("complete", number=1)})
     kept = lived(Log([A], forgets_numbers=True), state)
     assert kept.told == [("shop.public.a", "c", number) for number in (3, 4)]
+
+
+def test_whoever_stops_before_a_snapshot_is_read_does_not_forget_the_tables_that_it_does_not_have():
+    """They may have counted for the place inside of a transaction."""
+    tables = {"public.customers": TableState(number=100), "public.a": TableState("complete", number=1)}
+    first = Kept(State("postgresql", Position({"at": 7}), 0, tables))
+    source = Log([A], forgets_numbers=True, at_once=5)
+    capture = Capture("shop", source, first, Envelope("shop", source, Selection()))
+    first.when_inside = capture.stop
+    capture.run()
+    assert first.states[-1].position == Position({"at": 7}, 4)
+    second = lived(source, first.states[-1])
+    assert first.told + second.told == [("shop.public.a", "c", number) for number in (1, 2, 3, 4)]
+    assert str(T.id) not in second.states[-1].tables
