@@ -182,11 +182,10 @@ class SqliteChanges:
         return found.st_mtime_ns, found.st_size
 
     def _follow(self) -> None:
+        """Tables are looked at until nothing is to be done: somebody may have changed them while we did it."""
         (schema,) = self._connection.execute("PRAGMA schema_version").fetchone()
-        if schema != self._schema:
-            if self._limit is None:
-                self._keeping.follow()
-            (self._schema,) = self._connection.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema and (self._limit is not None or not self._keeping.follow()):
+            self._schema = schema
 
     def _lines(self) -> list[Event]:
         """The next lines of the transaction that we are inside of."""

@@ -248,3 +248,22 @@ def test_nulls_in_a_key_are_read_by_pieces_too(orders, monkeypatch):
         for number in range(len(pieces)):
             rest = [row for piece in snapshot.rows(table, table.key_of(pieces[number][-1])) for row in piece]
             assert rest == [row for piece in pieces[number + 1 :] for row in piece]
+
+
+def test_a_table_that_changes_right_after_others_were_followed_is_followed_too(orders):
+    orders.write("CREATE TABLE items (id INTEGER PRIMARY KEY)")
+    found = orders.prepare()
+    changes = found.changes(orders.position)
+    others = ["ALTER TABLE items ADD COLUMN city"]
+
+    def change(place):
+        if place == "capture.sqlite.follow:after" and others:
+            orders.write(others.pop())
+
+    orders.write("ALTER TABLE orders ADD COLUMN city")
+    with watched(change):
+        changes.read(0)
+    orders.write("INSERT INTO items VALUES (1, 'Graz')")
+    events = [*changes.read(0), *changes.read(0)]
+    assert not others
+    assert [each.after for each in events if isinstance(each, Change)][-1] == (1, "Graz")
