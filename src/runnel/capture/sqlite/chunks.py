@@ -12,6 +12,7 @@ from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.forms import Binary
 from runnel.capture.source import Chunk
 from runnel.capture.sqlite.changes import last_line, own_fields, taken
+from runnel.capture.sqlite.connecting import reading
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
 from runnel.capture.sqlite.shapes import Shape, shape_of, tables_of
@@ -31,7 +32,7 @@ class Chunks:
 
     def read(self, table: Table, after: Row | None, limit: int, where: str | None) -> tuple[Chunk, int] | None:
         """A chunk, and the last line that it has seen. None while the triggers do not fit the table as it is."""
-        with self._reading():
+        with reading(self._connection):
             shape = self._shape(table)
             if shape is None:
                 return None
@@ -46,15 +47,6 @@ class Chunks:
             return Chunk(found, rows, is_last, _sees_all, source, time.time_ns() // 1000, about), line
 
     # --- inside
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
 
     def _shape(self, table: Table) -> Shape | None:
         name = table.id.name

@@ -77,6 +77,17 @@ def _in_our_words(path: str, patience: float, code: str, reason: str) -> RunnelE
 
 
 @contextmanager
+def reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction that sees the database as it is when it is first asked: nothing changes in between."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
 def writing(connection: sqlite3.Connection) -> Iterator[None]:
     """One transaction that has the write lock from its beginning."""
     connection.execute("BEGIN IMMEDIATE")

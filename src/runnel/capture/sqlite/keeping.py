@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from runnel.capture.sqlite.connecting import writing
+from runnel.capture.sqlite.connecting import reading, writing
 from runnel.capture.sqlite.names import Names, quoted_name
 from runnel.capture.sqlite.shapes import Shape, shape_of, tables_of
 from runnel.capture.sqlite.triggers import Entry, Triggers, log_columns
@@ -119,15 +119,16 @@ class Keeping:
 
     def _differences(self) -> bool:
         """Whether a chosen table is not captured as it is, or one is captured that is not chosen or not there."""
-        kept = self.kept().shapes
-        by_table = {shape.table: (number, shape) for number, shape in kept.items()}
-        tables = [table.name for table in self.chosen_tables()]
-        if set(by_table) != set(tables):
-            return True
-        return any(
-            shape != shape_of(self._connection, shape.table) or not self._has_first_word(number, shape)
-            for number, shape in by_table.values()
-        )
+        with reading(self._connection):
+            kept = self.kept().shapes
+            by_table = {shape.table: (number, shape) for number, shape in kept.items()}
+            tables = [table.name for table in self.chosen_tables()]
+            if set(by_table) != set(tables):
+                return True
+            return any(
+                shape != shape_of(self._connection, shape.table) or not self._has_first_word(number, shape)
+                for number, shape in by_table.values()
+            )
 
     def _follow(self, *, tells_rows: bool, read: int | None = None) -> None:
         kept = self.kept().shapes

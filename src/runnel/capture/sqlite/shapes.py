@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runnel.capture.errors import CannotCapture
+from runnel.capture.errors import CannotCapture, TableMissing
 from runnel.capture.forms import DOUBLE, INT64, STRING, Binary, binary, floating, quoted
 from runnel.capture.sqlite.names import PREFIX, quoted_name
 from runnel.capture.tables import Column, Form, Table, TableId
@@ -96,7 +96,12 @@ def tables_of(connection: sqlite3.Connection) -> list[TableId]:
 
 
 def shape_of(connection: sqlite3.Connection, table: str) -> Shape:
+    """Inside of a transaction: it is asked for bit by bit."""
     name = quoted_name(table)
+    listed = connection.execute("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", [table])
+    found = listed.fetchone()
+    if found is None:
+        raise _missing(connection, table)
     told = connection.execute(f"PRAGMA main.table_xinfo({name})").fetchall()
     if len(told) > MOST_COLUMNS:
         hint = "split the table, or leave it out"
@@ -106,12 +111,15 @@ def shape_of(connection: sqlite3.Connection, table: str) -> Shape:
         for _, name, kind, not_null, default, _, hidden in told
     )
     numbered = sorted((each[5], place) for place, each in enumerate(told) if each[5])
-    (without_rowid,) = connection.execute(
-        "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", [table]
-    ).fetchone()
+    (without_rowid,) = found
     rowid = "" if without_rowid else _rowid(table, columns)
     unique = tuple(_unique(connection, table, columns))
     return Shape(table, columns, tuple(place for _, place in numbered), rowid, unique)
+
+
+def _missing(connection: sqlite3.Connection, table: str) -> TableMissing:
+    (path,) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+    return TableMissing(str(TableId(SCHEMA, table)), path, [str(each) for each in tables_of(connection)])
 
 
 def _rowid(table: str, columns: tuple[ColumnShape, ...]) -> str:

@@ -20,7 +20,7 @@ from runnel.capture.forms import Binary
 from runnel.capture.source import Chunk, Snapshot
 from runnel.capture.sqlite.changes import SqliteChanges, last_line, position_at
 from runnel.capture.sqlite.chunks import Chunks
-from runnel.capture.sqlite.connecting import connect, told
+from runnel.capture.sqlite.connecting import connect, reading, told
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
 from runnel.capture.sqlite.shapes import shape_of, tables_of
@@ -95,7 +95,7 @@ class SqliteSource:
             return tables_of(self._connection)
 
     def table(self, table: TableId) -> Table:
-        with told(self._path):
+        with told(self._path), reading(self._connection):
             return shape_of(self._connection, table.name).to_table(self._mode)
 
     def changes(self, after: Position, until: Position | None = None) -> SqliteChanges:

@@ -5,10 +5,11 @@ import sqlite3
 
 import pytest
 
-from runnel.capture.errors import DatabaseMissing, NotADatabase, PositionLost
+from runnel.capture.errors import DatabaseMissing, NotADatabase, PositionLost, TableMissing
 from runnel.capture.events import Change, Gone, Position, Redefined, Truncated
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import SqliteSource, keeping, source
+from runnel.capture.tables import TableId
 from runnel.durable import watched
 
 
@@ -250,6 +251,28 @@ def test_nulls_in_a_key_are_read_by_pieces_too(orders, monkeypatch):
             assert rest == [row for piece in pieces[number + 1 :] for row in piece]
 
 
+def test_a_table_that_goes_while_the_tables_are_looked_at_is_gone_at_the_next_look(orders):
+    orders.write("CREATE TABLE items (id INTEGER PRIMARY KEY)")
+    orders.prepare()
+    goes = ["items"]
+
+    def is_chosen(table):
+        if goes == [table.name]:
+            orders.write(f"DROP TABLE {goes.pop()}")
+        return True
+
+    found = SqliteSource(orders.path, "shop", is_chosen)
+    changes = found.changes(orders.position)
+    orders.write("CREATE INDEX i ON orders (name)")
+    events = [*changes.read(0), *changes.read(0)]
+    assert not goes
+    orders.write("INSERT INTO orders VALUES (2, 'b')")
+    events += [*changes.read(0), *changes.read(0)]
+    found.close()
+    assert [each.table.name for each in events if isinstance(each, Gone)] == ["items"]
+    assert [each.after for each in events if isinstance(each, Change)] == [(2, "b")]
+
+
 def test_a_table_that_changes_right_after_others_were_followed_is_followed_too(orders):
     orders.write("CREATE TABLE items (id INTEGER PRIMARY KEY)")
     found = orders.prepare()
@@ -267,3 +290,8 @@ def test_a_table_that_changes_right_after_others_were_followed_is_followed_too(o
     events = [*changes.read(0), *changes.read(0)]
     assert not others
     assert [each.after for each in events if isinstance(each, Change)][-1] == (1, "Graz")
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(orders):
+    with pytest.raises(TableMissing, match=r'shop\.sqlite has no table "main\.items" \(it has main\.orders'):
+        orders.prepare().table(TableId("main", "items"))
