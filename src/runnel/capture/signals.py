@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from runnel.capture.errors import BrokenSignal, InvalidChoice, NoKey
+from runnel.capture.errors import BrokenSignal, InvalidChoice, NoKey, TableMissing
 from runnel.capture.incremental import stopped, to_be_read
 from runnel.capture.names import SIGNALS
 from runnel.capture.selection import Selection
@@ -145,7 +145,12 @@ def _after(signal: Signal, state: State, tables: Sequence[TableId], table: Calla
     if not found:
         raise BrokenSignal(f"no captured table is called {', '.join(signal.tables)}")
     for each in found:
-        if not table(each).key:
+        try:
+            key = table(each).key
+        except TableMissing as error:  # it was there when they were listed
+            logger.warning("the snapshot of %s is left out: %s", each, error)
+            continue
+        if not key:
             logger.error("the snapshot of %s is left out: %s", each, NoKey(str(each)))
             continue
         told = state.tables.get(str(each))

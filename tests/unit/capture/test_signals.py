@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from runnel.capture.errors import BrokenSignal, InvalidChoice
+from runnel.capture.errors import BrokenSignal, InvalidChoice, TableMissing
 from runnel.capture.events import Position
 from runnel.capture.signals import Execute, Pause, Stop, ask_for, heeded, parse
 from runnel.capture.state import State, TableState
@@ -133,6 +133,19 @@ def test_a_table_that_is_not_captured_is_told(caplog):
     state = State("sqlite", AT)
     assert after(state, record("execute-snapshot", {"data-collections": ["public.nothing"]})) == state
     assert "no captured table is called public.nothing" in caplog.text
+
+
+def test_a_table_that_goes_before_it_is_looked_at_is_left_out_and_the_others_are_read(caplog):
+    def described(table):
+        if table == LOOSE.id:
+            raise TableMissing(str(table), "shop", [])
+        return CUSTOMERS
+
+    asked = record("execute-snapshot", {"data-collections": ["public.*"]})
+    state = heeded([asked, record("pause-snapshot")], "shop", State("sqlite", AT), [LOOSE.id, CUSTOMERS.id], described)
+    assert state.is_paused
+    assert list(state.tables) == [str(CUSTOMERS.id)]
+    assert 'the snapshot of public.loose is left out: database shop has no table "public.loose"' in caplog.text
 
 
 @pytest.mark.parametrize("named", [None, {"data-collections": ["public.customers"]}])
