@@ -44,12 +44,12 @@ class Narrowed:
                 if self._began is not None:
                     yield self._began
                     self._began = None
-                self._is_counted = self._is_counted or not isinstance(event, Redefined | Gone | Came)
+                self._is_counted = self._is_counted or not isinstance(event, Redefined | Gone)
                 yield event
 
     def _is_told(self, event: Event) -> bool:
         if isinstance(event, Change | Truncated | Redefined):
             return str(event.table.id) in self._tables
-        if isinstance(event, Gone | Came):
+        if isinstance(event, Gone):
             return str(event.table) in self._tables
-        return not isinstance(event, Passed | Mark)
+        return not isinstance(event, Passed | Mark | Came)  # the place would be behind one that was told

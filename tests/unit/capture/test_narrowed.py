@@ -1,6 +1,6 @@
 """The rest of a transaction does not change with what is chosen."""
 
-from runnel.capture.events import Began, Change, Ended, Gone, Mark, Message, Passed, Redefined, Truncated
+from runnel.capture.events import Began, Came, Change, Ended, Gone, Mark, Message, Passed, Redefined, Truncated
 from runnel.capture.narrowed import Narrowed
 from tests.unit.capture.customers import CUSTOMERS, LOOSE
 
@@ -46,6 +46,12 @@ def test_a_transaction_that_had_nothing_before_is_not_taken_for_the_one_that_goe
 def test_one_in_which_nothing_counts_is_not_the_one_that_goes_on():
     other, ours = transaction(7, Gone(CUSTOMERS.id, 0)), transaction(8, row(CUSTOMERS))
     assert narrowed(*other, *ours, *transaction(9, row(CUSTOMERS))) == [*other, *ours]
+
+
+def test_a_table_that_was_not_said_to_have_come_before_does_not_come_before_the_transaction_is_through():
+    """As where a version from before told nothing of the statement: the table's rows count as they did then."""
+    ours = transaction(8, row(CUSTOMERS))
+    assert narrowed(*transaction(7, Came(CUSTOMERS.id, 0, is_part=True)), *ours) == ours
 
 
 def test_it_ends_with_the_transaction():
