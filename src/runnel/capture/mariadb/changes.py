@@ -212,12 +212,12 @@ class MariadbChanges:
         elif first == "COMMIT":
             self._finish(group)
         elif first == "ROLLBACK" and second == "TO":
-            self._undo(group, words[-1].strip("`"))
+            self._undo(group, _savepoint(query.text))
         elif first == "ROLLBACK":
             self._undo(group, None)
             self._finish(group)
         elif first == "SAVEPOINT":
-            group.save(words[-1].strip("`"))
+            group.save(_savepoint(query.text))
         elif first not in ("BEGIN", "XA"):
             self._hold(group, item)
 
@@ -402,3 +402,8 @@ class MariadbChanges:
                 f"the large transaction {group.gtid} was rolled back in part, and its first changes are told",
                 hint="`runnel capture remove`, and begin anew with a new snapshot",
             )
+
+
+def _savepoint(sql: str) -> str:
+    """The name is the last word, and may have anything in it."""
+    return statements.words_of(sql)[-1].text

@@ -88,6 +88,15 @@ def test_what_was_rolled_back_to_a_savepoint_is_left_out(log):
     assert [after for _, _, after in rows_of(events)] == [(1, "a"), (3, "c")]
 
 
+def test_savepoints_are_told_apart_by_their_whole_names(log):
+    events = read(
+        log.begin(11), log.table(), log.query("SAVEPOINT `a 1`"), log.rows(WRITE, (1, "a")),
+        log.query("SAVEPOINT `b 1`"), log.rows(WRITE, (2, "b")), log.query("ROLLBACK TO `a 1`"),
+        log.rows(WRITE, (3, "c")), log.query("COMMIT"),
+    )  # fmt: skip
+    assert [after for _, _, after in rows_of(events)] == [(3, "c")]
+
+
 def test_a_large_transaction_that_was_rolled_back_is_an_error(log, monkeypatch):
     monkeypatch.setattr(groups, "HELD_BYTES", 10)
     packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a"))]
