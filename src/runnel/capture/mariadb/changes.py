@@ -348,7 +348,7 @@ class MariadbChanges:
             self._maps.clear()
             return
         if doing is Doing.UNSEEN:
-            LOGGER.warning("a partition of table %s was taken or put in as a whole: its rows are not in the log", table)
+            LOGGER.warning("rows of table %s came or went at once, as with a partition: the log has none", table)
         yield from self._beginning(group)
         head, tail = self._source(group, item)
         source = f"{head}0{tail}"

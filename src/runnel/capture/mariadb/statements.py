@@ -19,7 +19,7 @@ class Doing(Enum):
     GONE = "gone"
     CAME = "came"  # with rows of which the log does not tell, such as from under another name
     ALTERED = "altered"  # or made: what it looks like is told when its rows are
-    UNSEEN = "unseen"  # rows came or went with a partition, and the log does not tell which
+    UNSEEN = "unseen"  # rows came or went, as with a partition, and the log does not tell which
 
 
 class Effect(NamedTuple):
@@ -178,8 +178,9 @@ def _renamed(reading: _Reading) -> Iterator[Effect]:
 
 
 def _altered(reading: _Reading) -> Iterator[Effect]:
+    is_ignoring = False  # then rows go that do not fit
     while reading.peek() in ("ONLINE", "IGNORE"):
-        reading.next()
+        is_ignoring = reading.next() == "IGNORE" or is_ignoring
     if not reading.skip("TABLE"):
         return
     reading.skip("IF", "EXISTS")
@@ -189,9 +190,11 @@ def _altered(reading: _Reading) -> Iterator[Effect]:
         yield from _beside(reading)
         return
     new = _new_name(reading)
-    yield Effect(Doing.ALTERED if new is None else Doing.GONE, table)
     if new is not None:
+        yield Effect(Doing.GONE, table)
         yield Effect(Doing.CAME, new)
+    else:
+        yield Effect(Doing.UNSEEN if is_ignoring else Doing.ALTERED, table)
 
 
 def _beside(reading: _Reading) -> Iterator[Effect]:

@@ -269,17 +269,21 @@ def test_a_table_without_a_primary_key_has_that_of_a_unique_index(database, sour
     assert keys == {"u": (1,), "loose": ()}
 
 
-def test_a_table_whose_partition_goes_as_a_whole_is_to_be_read_anew_and_that_is_said(database, source, caplog):
+def test_a_table_of_which_rows_go_at_once_is_to_be_read_anew_and_that_is_said(database, source, caplog):
     database.run(
         "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)"
         " (PARTITION low VALUES LESS THAN (10), PARTITION high VALUES LESS THAN MAXVALUE)"
     )
     start = source.prepare()
     database.run("INSERT INTO p VALUES (1), (11)", "ALTER TABLE p TRUNCATE PARTITION low")
+    database.run("INSERT INTO t VALUES (1, 'a'), (2, 'a')", "ALTER IGNORE TABLE t ADD UNIQUE (v)")
     with caplog.at_level(logging.WARNING):
-        assert changes_of(events_of(database, source, start))[2:] == [("came", "p")]
-    said = f"a partition of table {database.schema}.p was taken or put in as a whole: its rows are not in the log"
-    assert said in caplog.messages
+        events = changes_of(events_of(database, source, start))
+    assert [each for each in events if each[0] != "c"] == [("came", "p"), ("came", "t")]
+    assert database.rows("t") == [(1, "a")]
+    for table in ("p", "t"):
+        said = f"rows of table {database.schema}.{table} came or went at once, as with a partition: the log has none"
+        assert said in caplog.messages
 
 
 def test_what_the_log_tells_of_others_moves_the_position_on(database, source, start):
