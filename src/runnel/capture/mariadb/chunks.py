@@ -17,7 +17,8 @@ from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
-GONE, ALTERED = 1146, 1412
+GONE: Final = frozenset({1146, 1814})  # or its rows are, until a file is put in their place
+ALTERED: Final = 1412
 AWAY: Final = 2000  # the client's own errors begin here
 
 
@@ -77,7 +78,7 @@ class Chunks:
             number = number_of(error)
             if number == ALTERED:
                 return None
-            if number == GONE:
+            if number in GONE:
                 raise self._missing(connection, found.table) from error
             if where is not None and 1000 < number < AWAY:
                 raise InvalidFilter(str(found.table.id), where, reason_of(error)) from error

@@ -34,9 +34,13 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"})
-# What takes rows out of a table or puts them in, a partition at once. Nothing else stands in the same statement.
+# What takes rows out of a table or puts them in, a partition or a file at once. Nothing else is in the same statement.
 _PARTITIONS: Final = frozenset(
-    {*((each, "PARTITION") for each in ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT")), ("CONVERT", "TABLE")}
+    {
+        *((each, "PARTITION") for each in ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT", "IMPORT")),
+        ("CONVERT", "TABLE"),
+        ("IMPORT", "TABLESPACE"),
+    }
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 import pytest
 
 from runnel.capture.errors import CannotCapture, TableMissing
-from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, NotReady
+from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SnapshotOutdated
 from runnel.capture.mariadb.source import MariadbSource
 from runnel.capture.opening import open_source
 from runnel.capture.selection import Selection
@@ -117,6 +118,18 @@ def test_a_table_that_keeps_its_history_is_refused(database):
     database.run("CREATE TABLE t (id int PRIMARY KEY) WITH SYSTEM VERSIONING")
     with pytest.raises(CannotCapture, match="it keeps its own history"):
         database.source().prepare()
+
+
+def test_a_table_whose_file_is_away_is_waited_for(database):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    source = database.source()
+    start, table = source.prepare(), source.table(database.table("t"))
+    database.run("ALTER TABLE t DISCARD TABLESPACE")
+    source.prepare()
+    with source.snapshot() as snapshot, pytest.raises(SnapshotOutdated, match="Tablespace has been discarded"):
+        list(snapshot.rows(table))
+    with closing(source.changes(start)), pytest.raises(TableMissing):
+        source.chunk(table, None, 10, "away")
 
 
 def test_a_table_without_a_past_is_said(database, caplog):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import Counter
 from contextlib import contextmanager
 
@@ -17,6 +19,7 @@ from runnel.capture.state import read_state
 from runnel.client.cluster import Cluster
 from tests.contract.capture.cut_off import lived
 from tests.contract.capture.lives import capture_of, running, wait_until
+from tests.contract.capture.mariadb_server import SERVER_USER
 from tests.contract.capture.topics import check_transactions, committed
 
 pytestmark = pytest.mark.servers
@@ -195,6 +198,22 @@ def test_a_table_without_a_key_that_comes_into_an_incremental_capture_is_said_an
     assert [(each.op, each.value["after"]) for each in topics[f"{name}.{tables.schema}.late"]] == [("c", {"x": 2})]
     assert [each.op for each in topics[f"{name}.{tables.schema}.items"]] == ["r", "r", "c"]
     assert len([message for message in caplog.messages if "late only changes are told from now on" in message]) == 1
+
+
+def test_a_table_that_gets_the_file_of_another_is_read_anew(tables, broker):
+    name, data = f"file-{tables.schema}", tables.server.directory / "data" / tables.schema
+    with captured(tables, broker, name) as rest:
+        rest()
+        tables.run("FLUSH TABLES source FOR EXPORT")
+        files = {f"items{ending}": (data / f"source{ending}").read_bytes() for ending in (".ibd", ".cfg")}
+        tables.run("UNLOCK TABLES", "ALTER TABLE items DISCARD TABLESPACE")
+        for file, content in files.items():
+            (data / file).write_bytes(content)
+            if os.geteuid() == 0:
+                shutil.chown(data / file, SERVER_USER)
+        tables.run("ALTER TABLE items IMPORT TABLESPACE", "INSERT INTO items VALUES (9, 'after')")
+        rest()
+        check(tables, broker, name, "another file")
 
 
 def test_events_of_an_outbox_that_is_swapped_are_sent_once(database, broker):
