@@ -78,7 +78,7 @@ def write(database: MariadbDatabase) -> None:
     for statements in WRITTEN:
         database.execute(*statements)
     database.run(*typed_rows(COMPARED))
-    database.run("INSERT INTO hello VALUES (1000)")
+    database.run("INSERT INTO hello VALUES (-1)")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def both(tmp_path_factory) -> Iterator[Both]:
         hello = f"{prefix}.{database.schema}.hello"
         engine.wait(lambda: database.run("INSERT INTO hello VALUES ()") or told(engine, hello))
         write(database)
-        engine.wait(lambda: any(key_of(each) == {"id": 1000} for each in told(engine, hello)))
+        engine.wait(lambda: any(key_of(each) == {"id": -1} for each in told(engine, hello)))
         caught_up(capture, looking)
         yield Both(prefix, database.schema, by_topic(engine.records()), by_topic(ours(broker, prefix)))
 

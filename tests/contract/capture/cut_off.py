@@ -7,6 +7,7 @@ from collections import Counter
 
 from runnel.capture.capture import Capture
 from runnel.capture.source import Source
+from runnel.capture.state import State
 from runnel.durable import watched
 from tests.contract.capture.lives import Died, wait_until
 
@@ -31,21 +32,24 @@ def lived(work: Capture, looking: Source, die_at: str = "", *, knows_all: bool =
             errors.append(error)
 
     def is_still() -> bool:
-        position = work.state.position
-        is_read = work.is_streaming.is_set() and work.state.is_complete
+        state = work.state  # it is another one at any moment
+        position = state.position
+        is_read = work.is_streaming.is_set() and state.is_complete
         still = is_read and position is not None and not position.index
         is_told = still and looking.behind(position) == 0  # type: ignore[arg-type]
-        return bool(errors) or (is_told and not (knows_all and unknown()))
+        return bool(errors) or (is_told and not (knows_all and unknown(state)))
 
-    def unknown() -> set[str]:
-        return {str(table) for table in looking.tables()} - set(work.state.tables)
+    def unknown(state: State) -> set[str]:
+        return {str(table) for table in looking.tables()} - set(state.tables)
 
     thread = threading.Thread(target=run)
     with watched(die):
         thread.start()
-        wait_until(is_still, "an end")
-        work.stop()
-        thread.join()
+        try:
+            wait_until(is_still, "an end")
+        finally:
+            work.stop()
+            thread.join()
     for error in errors:
         if not isinstance(error, Died):
             raise error

@@ -84,18 +84,19 @@ class Mariadb:
         self._process.wait(LIMIT)
 
     def _answers(self) -> bool:
+        """Not somebody else, who took the port before."""
         try:
-            pymysql.connect(**self.account()).close()
+            with closing(pymysql.connect(**self.account())) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT @@socket")
+                return bool(cursor.fetchone() == (str(self.directory / "socket"),))
         except pymysql.MySQLError:
             return False
-        return True
 
 
 @contextmanager
 def mariadb_server(settings: Mapping[str, str] | None = None) -> Iterator[Mariadb]:
     with tempfile.TemporaryDirectory(prefix="runnel-mariadb-", dir="/tmp") as name:
         directory = Path(name)
-        mariadb = Mariadb(_free_port(), directory, {**SETTINGS, **(settings or {})})
         (directory / "users.sql").write_text(
             f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n"
             f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
@@ -104,6 +105,7 @@ def mariadb_server(settings: Mapping[str, str] | None = None) -> Iterator[Mariad
             for each in (directory, directory / "users.sql"):
                 shutil.chown(each, SERVER_USER)
         _make(directory)
+        mariadb = Mariadb(_free_port(), directory, {**SETTINGS, **(settings or {})})
         mariadb.start()
         try:
             yield mariadb
