@@ -16,7 +16,7 @@ from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
 from runnel.capture.errors import PositionLost
 from runnel.capture.events import Position
 from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, literal, number_of
-from runnel.capture.mariadb.gtids import Place, place_of
+from runnel.capture.mariadb.gtids import Place, place_of, text_of
 from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.queries import converter, query_of
 from runnel.capture.tables import Row, Table
@@ -68,7 +68,7 @@ def taken_at(connection: Connection, file: str, pos: int, shown: str) -> Taken:
     gtid, server = ask_one(connection, f"SELECT BINLOG_GTID_POS({literal(file)}, {pos}), @@GLOBAL.server_id")
     if gtid is None:
         raise PositionLost(shown, f"its log has no place {file}:{pos}")
-    return Taken(file, pos, str(gtid), int(server))
+    return Taken(file, pos, text_of(place_of(str(gtid))), int(server))  # the server's order of domains is any
 
 
 def end_of_log(connection: Connection, shown: str) -> Taken:
