@@ -195,7 +195,7 @@ class Incremental:
         """A table that was to be read is not there. It may come back; else the changes will come to its end, if that
         was not told. Some of them may be in its topic, and count for the position.
         """
-        if told.is_gone:
+        if told.is_gone and state.is_between:
             return missed(name, told, state)
         self._absent.add(name)
         return state

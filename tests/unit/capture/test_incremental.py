@@ -313,6 +313,19 @@ def test_a_table_whose_end_was_told_is_forgotten_when_it_is_not_there_again():
     assert not life.reading.is_active
 
 
+def test_it_is_not_forgotten_inside_of_a_transaction_in_which_it_may_have_been_told_of():
+    """It was there again for a moment, and emptied: that counts for the position."""
+    life = Life()
+    life.source.defined = {}
+    life.state = life.state.with_table(NAME, replace(to_be_read(), is_gone=True)).at(Position({"at": 5}, 1))
+    life.ask()
+    assert NAME in life.state.tables
+    life.state = life.state.at(AT)
+    life.now += 2 * SECOND
+    life.ask()
+    assert NAME not in life.state.tables
+
+
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_a_table_that_is_not_there_stays_until_the_changes_say_that_it_is_gone(is_begun):
     """Some of them may be told, and count for the position inside of a transaction."""
