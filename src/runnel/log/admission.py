@@ -11,6 +11,7 @@ from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTran
 from runnel.files import Buffer
 from runnel.records import (
     CHECKED_FROM,
+    CONTROL,
     HEADER_SIZE,
     MAGIC,
     NO_PRODUCER_ID,
@@ -19,42 +20,45 @@ from runnel.records import (
     parse_header,
     validate,
 )
-from runnel.records.batch import NO_SEQUENCE
+from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE
 from runnel.settings import TopicSettings
 
 
-def admit(batch: Buffer, settings: TopicSettings, *, control: bool = False, unnumbered: bool = False) -> BatchHeader:
+def admit(batch: Buffer, settings: TopicSettings, *, unnumbered: bool = False) -> BatchHeader:
     """The header of a batch that may be appended; InvalidBatch says why another one may not.
 
-    `control` admits a transaction's marker, which only the log's owner writes and no limit of sizes keeps out.
     `unnumbered` admits a batch that a coordinator writes in a producer's name, without a sequence.
     """
     try:
         header = validate(batch)
     except CorruptBatch as error:
         raise _by_its_maker(batch, error) from None
+    base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header
     size = len(batch)
-    if header.size != size:
+    if length + LENGTH_PREFIX != size:
         raise InvalidBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
-    if size > settings.max_message_bytes and not control:
+    if size > settings.max_message_bytes:
         raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")
     if size > settings.segment_bytes:
         raise BatchTooLarge(size, settings.segment_bytes, "segment.bytes")
-    if header.base_offset != 0:
-        raise InvalidBatch(f"batch with base offset {header.base_offset}", hint="the log gives the offsets: send 0")
-    if header.count == 0 or header.count != header.last_offset_delta + 1:
-        raise InvalidBatch(f"batch of {header.count} records over {header.last_offset_delta + 1} offsets")
-    if header.is_control != control:
-        raise InvalidBatch("a control batch cannot be appended by a client" if header.is_control else "no marker")
-    if control:
-        if header.producer_id < 0 or header.producer_epoch < 0:
-            raise InvalidBatch(f"a marker for producer {header.producer_id} with epoch {header.producer_epoch}")
-    elif header.producer_id != NO_PRODUCER_ID:
-        if not (unnumbered and header.base_sequence == NO_SEQUENCE and header.producer_epoch >= 0):
+    if base_offset != 0:
+        raise InvalidBatch(f"batch with base offset {base_offset}", hint="the log gives the offsets: send 0")
+    if count == 0 or count != delta + 1:
+        raise InvalidBatch(f"batch of {count} records over {delta + 1} offsets")
+    if attributes & CONTROL:
+        raise InvalidBatch("a control batch cannot be appended by a client")
+    if producer_id != NO_PRODUCER_ID:
+        if not (unnumbered and sequence == NO_SEQUENCE and epoch >= 0):
             _refuse_unnumbered(header)
-    elif header.attributes & TRANSACTIONAL:
+    elif attributes & TRANSACTIONAL:
         raise InvalidTransactionState("a transactional batch without a producer id", hint="see to the producer")
     return header
+
+
+def refuse_nobodys_marker(producer_id: int, producer_epoch: int) -> None:
+    """InvalidBatch unless there is a producer whose transaction a marker can end. No limit of sizes keeps one out."""
+    if producer_id < 0 or producer_epoch < 0:
+        raise InvalidBatch(f"a marker for producer {producer_id} with epoch {producer_epoch}")
 
 
 def _by_its_maker(batch: Buffer, error: CorruptBatch) -> InvalidBatch:

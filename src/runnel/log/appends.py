@@ -33,7 +33,7 @@ class Append:
     for the first one's sync.
     """
 
-    __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "marker", "position")
+    __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "marker", "position", "size")
 
     def __init__(
         self, header: BatchHeader, data: tuple[Buffer, ...] | None, appended: Appended, marker: Marker | None = None
@@ -41,6 +41,7 @@ class Append:
         self.header = header
         self.marker = marker
         self.data = data
+        self.size = header.size if data is not None else 0  # bytes that are written
         self.appended = appended
         self.position = -1
         self.done = False

@@ -34,7 +34,7 @@ from runnel.log.segment import Replaced, Segment
 from runnel.log.snapshots import remove_snapshots
 from runnel.log.txn_index import Aborted
 from runnel.log.writer import Writer
-from runnel.records import BatchHeader, Codec, Record, build_batch, build_marker, with_timestamps
+from runnel.records import BatchHeader, Codec, Marker, Record, build_batch, with_timestamps
 from runnel.settings import MIB, TopicSettings
 
 
@@ -146,14 +146,9 @@ class Partition:
         A newer epoch than the producer's begins that epoch. StaleProducerEpoch if it is older, CoordinatorFenced if a
         newer coordinator has written a marker for this producer.
         """
-        marker = build_marker(
-            producer_id,
-            producer_epoch,
-            committed=committed,
-            coordinator_epoch=coordinator_epoch,
-            timestamp=self._home.clock.now(),
-        )
-        return self.submit(marker, control=True, reserved=True)
+        append = self._writer.submit_marker(producer_id, producer_epoch, Marker(committed, coordinator_epoch))
+        self._commits.enlist(self._writer, wake=True)
+        return append
 
     # --- writing
 
@@ -171,15 +166,13 @@ class Partition:
         self._commits.settle(append)
         return append.result()
 
-    def submit(
-        self, batch: Buffer, *, control: bool = False, reserved: bool = False, unnumbered: bool = False
-    ) -> Append:
+    def submit(self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False) -> Append:
         """Accept a batch and return at once; the answer comes when it is durable.
 
         `reserved` writes go on when the disk is low: they are for a broker's own state. An `unnumbered` one is written
         by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence.
         """
-        append = self._writer.submit(batch, control=control, reserved=reserved, unnumbered=unnumbered)
+        append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered)
         self._commits.enlist(self._writer, wake=True)
         return append
 

@@ -169,15 +169,15 @@ class Producers:
                 hint="commit or abort the transaction first",
             )
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+    def check_marker(self, producer_id: int, epoch: int, marker: Marker) -> None:
         """StaleProducerEpoch or CoordinatorFenced unless the marker may come next."""
-        state = self._states.get(header.producer_id)
+        state = self._states.get(producer_id)
         if state is None:
             return
-        if header.producer_epoch < state.epoch:
-            raise StaleProducerEpoch(header.producer_id, header.producer_epoch, state.epoch)
+        if epoch < state.epoch:
+            raise StaleProducerEpoch(producer_id, epoch, state.epoch)
         if marker.coordinator_epoch < state.coordinator_epoch:
-            raise CoordinatorFenced(header.producer_id, marker.coordinator_epoch, state.coordinator_epoch)
+            raise CoordinatorFenced(producer_id, marker.coordinator_epoch, state.coordinator_epoch)
 
     def ended_by(self, header: BatchHeader, marker: Marker) -> Ended | None:
         """The transaction that this marker will end; None if none is open."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
 from runnel.files import Buffer, File, Syncs, replace_file
-from runnel.log.admission import admit
+from runnel.log.admission import admit, refuse_nobodys_marker
 from runnel.log.appends import Append, Appended
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -34,7 +34,8 @@ from runnel.records import (
     BatchHeader,
     Codec,
     Marker,
-    parse_marker,
+    build_marker,
+    parse_header,
     place_parts,
     recompressed,
     with_append_time,
@@ -110,25 +111,49 @@ class Writer:
 
     # --- the callers' side
 
-    def submit(
-        self, batch: Buffer, *, control: bool = False, reserved: bool = False, unnumbered: bool = False
-    ) -> Append:
-        header = admit(batch, self.settings, control=control, unnumbered=unnumbered)
+    def submit(self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False) -> Append:
+        header = admit(batch, self.settings, unnumbered=unnumbered)
         if not reserved:
             self._home.refuse_if_disk_low(len(batch))
-        if self.settings.compression_type is not CompressionType.PRODUCER and not control:
+        if self.settings.compression_type is not CompressionType.PRODUCER:
             batch = recompressed(batch, CODECS[self.settings.compression_type])
             header = admit(batch, self.settings, unnumbered=unnumbered)
         if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch = with_append_time(batch, self._home.clock.now())
-            header = admit(batch, self.settings, control=control, unnumbered=unnumbered)
-        marker = parse_marker(batch) if control else None
+            header = admit(batch, self.settings, unnumbered=unnumbered)
         with self._lock:
             if self.closed or self.failure is not None:
                 self.refuse_if_unfit()
-            append = self._repeated(header, marker) if header.producer_id != NO_PRODUCER_ID else None
+            append = self._repeated(header) if header.producer_id != NO_PRODUCER_ID else None
             if append is None:
-                append = self._accepted(header, batch, marker)
+                append = self._accepted(header, batch)
+            self._pending.append(append)
+        return append
+
+    def submit_marker(self, producer_id: int, producer_epoch: int, marker: Marker) -> Append:
+        """It is built here, at its place: nothing in its bytes has to be checked."""
+        now = self._home.clock.now()
+        refuse_nobodys_marker(producer_id, producer_epoch)
+        with self._lock:
+            if self.closed or self.failure is not None:
+                self.refuse_if_unfit()
+            self.producers.check_marker(producer_id, producer_epoch, marker)
+            base, epoch = self.next_offset, self.leader_epoch
+            batch = build_marker(
+                producer_id,
+                producer_epoch,
+                committed=marker.committed,
+                coordinator_epoch=marker.coordinator_epoch,
+                timestamp=now,
+                base_offset=base,
+                leader_epoch=epoch,
+            )
+            if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+                batch = with_append_time(batch, now)
+            header = parse_header(batch)
+            self.producers.replay(header, now, marker)
+            self.next_offset = base + 1
+            append = Append(header, (batch,), Appended(base, base, now, epoch), marker)
             self._pending.append(append)
         return append
 
@@ -149,10 +174,7 @@ class Writer:
         if self.failure is not None:
             raise self.failure
 
-    def _repeated(self, header: BatchHeader, marker: Marker | None) -> Append | None:
-        if marker is not None:
-            self.producers.check_marker(header, marker)
-            return None
+    def _repeated(self, header: BatchHeader) -> Append | None:
         known = self.producers.duplicate_of(header)
         if known is None:
             self.producers.check(header)
@@ -160,14 +182,14 @@ class Writer:
         appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
         return Append(header, None, appended)
 
-    def _accepted(self, header: BatchHeader, batch: Buffer, marker: Marker | None) -> Append:
+    def _accepted(self, header: BatchHeader, batch: Buffer) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
         placed = BatchHeader(base, header.length, epoch, *header[3:])
         if header.producer_id != NO_PRODUCER_ID:
-            self.producers.replay(placed, self._home.clock.now(), marker)
+            self.producers.replay(placed, self._home.clock.now())
         self.next_offset = base + header.last_offset_delta + 1
         appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
-        return Append(placed, place_parts(batch, base, epoch), appended, marker)
+        return Append(placed, place_parts(batch, base, epoch), appended)
 
     # --- a round: write, sync, publish
 
@@ -178,7 +200,7 @@ class Writer:
         """
         segment, now = self.segments.active, self._home.clock.now()
         with self._lock:
-            size = sum([append.header.size for append in self._pending if append.data is not None])
+            size = sum([append.size for append in self._pending])
             file = segment.open_file()
             if file is None or not syncs.takes(file) or not self._fits(segment, size, now):
                 return None
@@ -223,7 +245,7 @@ class Writer:
                 if not position:
                     self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
-                position += header.size
+                position += append.size
                 offset = header.last_offset + 1
             self._run.append(append)
         self._write_run()
@@ -240,7 +262,7 @@ class Writer:
         """Let readers see the run; the answer is who is to be told."""
         run, self._run = self._run, []
         self._file = None
-        segment = self.segments.active
+        segment, now = self.segments.active, self._home.clock.now()
         first = segment.next_offset
         batches: list[tuple[Buffer, ...]] = []
         ends: list[int] = []
@@ -250,10 +272,10 @@ class Writer:
                 if header.producer_id == NO_PRODUCER_ID:
                     segment.note(header, append.position)
                 elif append.marker is not None:
-                    self._publish_marker(segment, header, append.marker, append.position)
+                    self._publish_marker(segment, append, append.marker, now)
                 else:
                     # First: a reader of committed records must not see the batch before it sees the transaction.
-                    self.written_producers.replay(header, self._home.clock.now())
+                    self.written_producers.replay(header, now)
                     segment.note(header, append.position)
                 batches.append(append.data)
                 ends.append(segment.next_offset)
@@ -265,13 +287,14 @@ class Writer:
                 self._tell_watchers()
         return run
 
-    def _publish_marker(self, segment: Segment, header: BatchHeader, marker: Marker, position: int) -> None:
+    def _publish_marker(self, segment: Segment, append: Append, marker: Marker, now: int) -> None:
         """Whoever sees that the transaction has ended must also find that it was aborted: that comes first."""
-        ended = self.written_producers.ended_by(header, marker)
+        header = append.header
+        ended = None if marker.committed else self.written_producers.ended_by(header, marker)
         if ended is not None and not ended.committed:
             segment.aborted.add(Entry(*ended[:4]))
-        segment.note(header, position)
-        self.written_producers.replay(header, self._home.clock.now(), marker)
+        segment.note(header, append.position)
+        self.written_producers.replay(header, now, marker)
 
     @property
     def last_stable_offset(self) -> int:
@@ -353,7 +376,7 @@ class Writer:
     def _must_roll(self, position: int, append: Append, now: int) -> bool:
         segment = self.segments.active
         return (
-            position + append.header.size > self.settings.segment_bytes
+            position + append.size > self.settings.segment_bytes
             or append.header.last_offset - segment.base_offset > INT32_MAX
             or now >= self.roll_at
             or segment.damage is not None

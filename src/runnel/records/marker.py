@@ -55,7 +55,14 @@ class Marker(NamedTuple):
 
 
 def build_marker(
-    producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int, timestamp: int
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    committed: bool,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
 ) -> bytes:
     """The batch that ends this producer's transaction; InvalidBatch if a number does not fit into it."""
     kind = COMMIT if committed else ABORT
@@ -66,7 +73,7 @@ def build_marker(
         )  # fmt: skip
     except struct.error:
         return _put_together(producer_id, producer_epoch, kind, coordinator_epoch, timestamp)  # tells which number
-    return START.pack(0, LENGTH, -1, MAGIC, crc32c(checked)) + checked
+    return START.pack(base_offset, LENGTH, leader_epoch, MAGIC, crc32c(checked)) + checked
 
 
 def _put_together(producer_id: int, producer_epoch: int, kind: int, coordinator_epoch: int, timestamp: int) -> bytes:

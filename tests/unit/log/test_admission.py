@@ -1,8 +1,8 @@
 import pytest
 
 from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTransactionState
-from runnel.log.admission import admit
-from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch, build_marker
+from runnel.log.admission import admit, refuse_nobodys_marker
+from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
 from runnel.records.batch import HEADER_SIZE, _checksummed, parse_header
 from runnel.settings import TopicSettings
 
@@ -74,21 +74,10 @@ def test_a_marker_from_a_client_is_refused() -> None:
         admit(marker, SETTINGS)
 
 
-def test_a_marker_from_the_owner_is_admitted() -> None:
-    marker = build_marker(4, 0, committed=True, coordinator_epoch=0, timestamp=1)
-    assert admit(marker, SETTINGS, control=True).is_control
-
-
-def test_no_limit_of_sizes_keeps_a_marker_out() -> None:
-    marker = build_marker(4, 0, committed=True, coordinator_epoch=0, timestamp=1)
-    assert admit(marker, TopicSettings(max_message_bytes=10), control=True).is_control
-
-
 @pytest.mark.parametrize("producer", [Producer(-1, 0), Producer(4, -1)])
 def test_a_marker_for_no_producer_is_refused(producer: Producer) -> None:
-    marker = build_marker(producer.id, producer.epoch, committed=True, coordinator_epoch=0, timestamp=1)
     with pytest.raises(InvalidBatch, match=f"a marker for producer {producer.id} with epoch {producer.epoch}"):
-        admit(marker, SETTINGS, control=True)
+        refuse_nobodys_marker(producer.id, producer.epoch)
 
 
 def test_a_transactional_batch_without_a_producer_is_refused() -> None:
@@ -101,11 +90,6 @@ def test_a_coordinators_batch_needs_no_sequence_but_an_epoch() -> None:
     assert admit(batch, SETTINGS, unnumbered=True).producer_id == 4
     with pytest.raises(InvalidBatch, match="with epoch -1"):
         admit(build_batch([Record(b"tea")], producer=Producer(4)), SETTINGS, unnumbered=True)
-
-
-def test_an_owner_that_asks_for_a_marker_gets_no_other_batch_in() -> None:
-    with pytest.raises(InvalidBatch, match="no marker"):
-        admit(BATCH, SETTINGS, control=True)
 
 
 @pytest.mark.parametrize("producer", [Producer(4, 0, -1), Producer(4, -1, 0), Producer(0, -1, -1)])

@@ -10,6 +10,7 @@ import pytest
 from runnel.errors import (
     CoordinatorFenced,
     DiskLow,
+    InvalidBatch,
     InvalidTransactionState,
     OutOfOrderSequence,
     PartitionFailed,
@@ -21,7 +22,18 @@ from runnel.log.producers import Producers
 from runnel.log.segment import Segment
 from runnel.log.txn_index import TransactionIndex
 from runnel.log.verify import verify
-from runnel.records import TRANSACTIONAL, Producer, Record, build_batch, parse_header, parse_marker
+from runnel.records import (
+    TRANSACTIONAL,
+    Producer,
+    Record,
+    build_batch,
+    build_marker,
+    parse_header,
+    parse_marker,
+    place,
+    with_append_time,
+)
+from runnel.settings import TimestampType
 from tests.unit.log.stage import DATA, Stage, open_on_disk, segment_path
 
 FIRST, SECOND = 10, 20  # producers
@@ -225,6 +237,36 @@ def test_a_marker_of_a_newer_epoch_begins_it_with_sequence_0() -> None:
     with pytest.raises(OutOfOrderSequence):
         write(partition, FIRST, 1, epoch=1)
     assert write(partition, FIRST, 0, epoch=1) == 2
+
+
+@pytest.mark.parametrize("kind", list(TimestampType))
+def test_a_marker_stands_in_the_log_as_it_would_if_it_had_been_built_and_then_placed(kind: TimestampType) -> None:
+    stage = Stage()
+    partition = stage.partition(message_timestamp_type=kind)
+    write(partition, FIRST, 0)
+    now = stage.clock.now()
+    assert end(stage, partition, FIRST, committed=False, by=7) == 1
+
+    built = build_marker(FIRST, 0, committed=False, coordinator_epoch=7, timestamp=now)
+    if kind is TimestampType.LOG_APPEND_TIME:
+        built = with_append_time(built, now)
+    assert bytes(partition.read(1).data) == place(built, 1, partition.leader_epoch)
+
+
+def test_no_limit_of_sizes_keeps_a_marker_out() -> None:
+    stage = Stage()
+    partition = stage.partition(max_message_bytes=10)
+    assert end(stage, partition, FIRST, committed=True) == 0
+
+
+def test_a_marker_that_is_refused_leaves_no_gap() -> None:
+    stage = Stage()
+    partition = stage.partition()
+    with pytest.raises(InvalidBatch, match="a marker for producer -1"):
+        partition.submit_marker(-1, 0, committed=True, coordinator_epoch=0)
+    with pytest.raises(InvalidBatch, match="no coordinator epoch of 32 bits"):
+        partition.submit_marker(FIRST, 0, committed=True, coordinator_epoch=2**31)
+    assert end(stage, partition, FIRST, committed=True) == 0
 
 
 def test_a_marker_of_an_older_epoch_is_refused() -> None:

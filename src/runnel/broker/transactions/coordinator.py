@@ -161,7 +161,7 @@ class Transactions:
         return (
             known is not None
             and known.status is Status.ONGOING
-            and known.producer == producer
+            and (known.producer_id, known.epoch) == producer
             and partition in known.partitions
         )
 
