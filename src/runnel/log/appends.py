@@ -68,7 +68,10 @@ class Append:
         """Call back once, from whichever thread answers; at once if the answer is there already."""
         with _waiting:
             if not self.done:
-                self._callbacks = [*(self._callbacks or ()), callback]
+                if self._callbacks is None:
+                    self._callbacks = [callback]
+                else:
+                    self._callbacks.append(callback)
                 return
         callback(self)
 

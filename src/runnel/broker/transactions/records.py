@@ -12,6 +12,7 @@ the epoch before the last one, so that a producer that asks for its next epoch a
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from runnel.broker.transactions.state import NOT_THERE, Status, TopicPartition, Transaction
 from runnel.protocol.encode import put_compact_string, put_unsigned_varint
@@ -61,7 +62,7 @@ def write_value(transaction: Transaction) -> bytes:
     elif not partitions:
         data.append(1)
     else:
-        _put_partitions(data, partitions)
+        data += _written_partitions(partitions)
     data += TIMES.pack(updated, started)
     count_at = len(data)
     data.append(0)
@@ -105,7 +106,9 @@ def _tags_at(data: bytes, position: int) -> dict[str, int]:
     return found
 
 
-def _put_partitions(data: bytearray, partitions: frozenset[TopicPartition]) -> None:
+@lru_cache(maxsize=64)  # transactions that write to the same partitions follow each other
+def _written_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    data = bytearray()
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
@@ -115,6 +118,7 @@ def _put_partitions(data: bytearray, partitions: frozenset[TopicPartition]) -> N
         put_unsigned_varint(data, len(numbers) + 1)
         data += struct.pack(f">{len(numbers)}i", *numbers)
         data.append(0)
+    return bytes(data)
 
 
 def _partitions_at(data: bytes, position: int, *, flexible: bool) -> tuple[frozenset[TopicPartition], int]:
