@@ -3,7 +3,7 @@
 A page that several processes share is counted for each of them by its share (PSS), so that a sum counts it once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
@@ -68,6 +68,21 @@ def _role(parent: str, *, is_java: bool) -> str:
     return JAVA if is_java else WORKERS
 
 
+def program(pid: int) -> str:
+    """The name of the file that it runs; empty if it has ended."""
+    try:
+        return (PROC / str(pid) / "exe").readlink().name
+    except OSError:
+        return ""
+
+
+def with_own_memory(found: Mapping[int, str], program: Callable[[int], str] = program) -> dict[int, str]:
+    """Without what Java has started this very moment: until it runs another program, its memory is Java's own, all of
+    which would be counted a second time.
+    """
+    return {pid: role for pid, role in found.items() if role != WORKERS or program(pid) != "java"}
+
+
 def proportional(pid: int) -> int:
     """Bytes; 0 if it has ended."""
     try:
@@ -79,8 +94,8 @@ def proportional(pid: int) -> int:
 
 def sizes(broker: int, driver: int) -> list[Size]:
     """Of all processes of both trees."""
-    found = roles(broker, driver, processes()).items()
-    return [Size(pid, role, proportional(pid) / MEGABYTE) for pid, role in found]
+    found = with_own_memory(roles(broker, driver, processes()))
+    return [Size(pid, role, proportional(pid) / MEGABYTE) for pid, role in found.items()]
 
 
 def by_role(found: Iterable[Size]) -> dict[str, float]:

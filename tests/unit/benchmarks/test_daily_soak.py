@@ -25,6 +25,17 @@ def test_processes_of_both_trees_have_a_role_and_others_none():
     assert memory.roles(2, 4, running) == expected
 
 
+def test_a_process_that_java_is_about_to_start_has_no_memory_of_its_own():
+    found = {1: BROKER, 2: DRIVER, 3: JAVA, 4: WORKERS, 5: WORKERS}
+    programs = {3: "java", 4: "java", 5: "python3.11"}
+    assert memory.with_own_memory(found, programs.__getitem__) == {1: BROKER, 2: DRIVER, 3: JAVA, 5: WORKERS}
+
+
+def test_a_process_runs_a_program_until_it_has_ended():
+    assert memory.program(os.getpid()).startswith("python")
+    assert memory.program(2**30) == ""
+
+
 def test_a_process_has_its_parent_whatever_its_name():
     assert memory.process_of("42 (a) (b c)) S 7 1 1 0") == Process(42, 7, "a) (b c)")
 
