@@ -21,9 +21,11 @@ from runnel.capture.chosen import (
     Mode,
     Reading,
     is_read_anew,
+    numbering,
     once_more,
     remembered,
     streaming_from,
+    tables_of,
     until_one_came,
     with_new,
     with_tables_of,
@@ -165,7 +167,7 @@ class Capture:
         self._tell_before_reading(narrowed, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:
-        tables = [self._source.table(table) for table in self._source.tables()]
+        tables = list(tables_of(self._source))
         self._refuse_same_topics(str(table.id) for table in tables)
         self._keep(streaming_from(position, self._source.connector, tables, self._reading.mode))
 
@@ -194,8 +196,12 @@ class Capture:
                 self._forget_gone(tables)
 
     def _forget_gone(self, tables: Sequence[Table]) -> None:
-        """Those that were to be read, and are not in the snapshot."""
+        """Those that were to be read, and are not in the snapshot. One whose name another has is left to the changes,
+        which say so: the other one is made ready then, and read.
+        """
         there = {str(table.id) for table in tables}
+        if numbering(self._source) is not None:
+            there.update(map(str, self._source.tables()))
         state = self.state
         for name, told in self.state.tables.items():
             if told.is_left and not told.by_chunks and name not in there:

@@ -14,7 +14,7 @@ nothing would read it, its topic is left as it is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, cast
@@ -24,7 +24,7 @@ from runnel.capture.errors import NoKey, TableMissing
 from runnel.capture.events import Again, Came, Change, Ended, Event, Gone, Position, Redefined
 from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, to_be_read
 from runnel.capture.outgoing import Outgoing
-from runnel.capture.source import Snapshot, Source
+from runnel.capture.source import Snapshot, Source, ready
 from runnel.capture.state import State, TableState
 from runnel.capture.tables import NOT_THERE, Table, TableId
 
@@ -90,18 +90,27 @@ def with_new(state: State, source: Source, mode: Mode, is_outbox: Callable[[Tabl
     """With the tables that were not chosen before. What a snapshot has left is read as the mode says from now on. An
     outbox is not read: its rows may have been sent.
     """
-    position = state.position
+    position, before = state.position, state.tables
     assert position is not None
-    for table in source.tables():
-        told = state.tables.get(str(table))
-        if told is None and is_outbox(table):
-            _say_outbox(table)
-            state = state.with_table(table, _new(source.table(table), Mode.NONE, position))
-        elif told is None:
-            state = state.with_table(table, _later(source.table(table), mode, position))
-        elif told.is_left and not told.by_chunks and mode is not Mode.INITIAL:
-            state = state.with_table(table, _unfinished(source.table(table), mode, told))
+    for table in tables_of(source, lambda id: _is_new_or_left(before.get(str(id)), mode)):
+        told = state.tables.get(str(table.id))
+        if told is not None:
+            state = state.with_table(table.id, _unfinished(table, mode, told))
+        elif is_outbox(table.id):
+            _say_outbox(table.id)
+            state = state.with_table(table.id, _new(table, Mode.NONE, position))
+        else:
+            state = state.with_table(table.id, _later(table, mode, position))
     return state
+
+
+def tables_of(source: Source, is_asked: Callable[[TableId], bool] = lambda _: True) -> Iterator[Table]:
+    """Those that `prepare` has made ready, as they are: not one that another has taken the name of since."""
+    for id, number in ready(source).items():
+        if is_asked(id):
+            table = source.table(id)
+            if number in (None, table.number):
+                yield table
 
 
 def with_tables_of(
@@ -222,6 +231,10 @@ def _without(table: TableId, state: State) -> State:
     if told.by_chunks and told.is_left:
         return state.with_table(table, replace(anew(told), number=None, is_gone=True))
     return state
+
+
+def _is_new_or_left(told: TableState | None, mode: Mode) -> bool:
+    return told is None or (told.is_left and not told.by_chunks and mode is not Mode.INITIAL)
 
 
 def _new(table: Table, mode: Mode, position: Position) -> TableState:

@@ -121,3 +121,11 @@ def recognize(source: Source, position: Position) -> None:
     asked = getattr(source, "recognize", None)
     if asked is not None:
         asked(position)
+
+
+def ready(source: Source) -> Mapping[TableId, int | None]:
+    """The tables whose changes are told since `prepare`, with their numbers where they have any. A source whose log
+    leaves out a table that came after `prepare` has a method `ready`; of the others they are all of `tables`.
+    """
+    asked = getattr(source, "ready", None)
+    return dict.fromkeys(source.tables()) if asked is None else asked()

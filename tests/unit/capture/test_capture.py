@@ -76,10 +76,11 @@ class Log(NoSource):
 
     counts_unchosen = False
 
-    def __init__(self, there, *, forgets_numbers=False, at_once=100):
+    def __init__(self, there, *, forgets_numbers=False, at_once=100, unready=()):
         self._there = there
         self._forgets = forgets_numbers
         self._at_once = at_once
+        self._unready = unready
 
     def tables(self):
         return [table.id for table in self._there]
@@ -100,7 +101,7 @@ class Log(NoSource):
 
     @contextmanager
     def snapshot(self):
-        yield SnapshotOf(self._there)
+        yield SnapshotOf([table for table in self._there if table.id not in self._unready])
 
     def changes(self, after, until=None):
         transactions = [("7", changes_of(T, 1)), ("8", [*changes_of(T, 1, 2, 3), *changes_of(A, 1, 2, 3, 4)])]
@@ -211,3 +212,13 @@ def test_whoever_stops_before_a_snapshot_is_read_does_not_forget_the_tables_that
     second = lived(source, first.states[-1])
     assert first.told + second.told == [("shop.public.a", "c", number) for number in (1, 2, 3, 4)]
     assert str(T.id) not in second.states[-1].tables
+
+
+@pytest.mark.parametrize(("there", "names"), [([T, A], {"public.customers", "public.a"}), ([A], {"public.a"})])
+def test_a_table_that_took_a_name_after_prepare_is_left_to_the_changes_and_one_that_is_gone_is_forgotten(there, names):
+    """They say that it is another one: it is made ready then, and read."""
+    tables = {"public.customers": TableState(number=99), "public.a": TableState("complete", number=1)}
+    kept = lived(Log(there, unready=[T.id]), State("postgresql", Position({"at": 9}), 0, tables))
+    last = [kept.state, *kept.states][-1]
+    assert last.tables.keys() == names
+    assert last.table(T.id).number == (99 if T in there else None)

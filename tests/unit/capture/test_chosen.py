@@ -11,6 +11,7 @@ from runnel.capture.chosen import (
     once_more,
     remembered,
     streaming_from,
+    tables_of,
     until_one_came,
     with_new,
     with_tables_of,
@@ -28,6 +29,7 @@ from runnel.capture.tables import NOT_THERE, TableId
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
 AT = Position({"id": 7})
+A = replace(CUSTOMERS, id=TableId("public", "a"), number=2)
 MADE_AGAIN = [Gone(CUSTOMERS.id, 0), Redefined(CUSTOMERS, 0)]
 
 
@@ -152,6 +154,26 @@ class Tables(NoSource):
         if table not in self._tables:
             raise TableMissing(str(table), "here", [])
         return self._tables[table]
+
+
+class Ready(Tables):
+    """Of these, so many are ready as have the numbers that are given."""
+
+    def __init__(self, numbers, *tables):
+        super().__init__(*tables)
+        self._numbers = numbers
+
+    def ready(self):
+        return self._numbers
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_table_that_came_after_prepare_or_took_a_name_since_is_not_captured(mode):
+    """Nothing tells its changes until the next start."""
+    source = Ready({CUSTOMERS.id: 1, A.id: 2}, replace(CUSTOMERS, number=3), A, LOOSE)
+    assert list(tables_of(source)) == [A]
+    assert list(with_new(State("postgresql", AT), WatchedSource(source), mode).tables) == [str(A.id)]
+    assert list(tables_of(Tables(CUSTOMERS, LOOSE))) == [CUSTOMERS, LOOSE]
 
 
 class Numbers(NoSource):

@@ -7,6 +7,7 @@ again, or somebody else read from it, and changes in between are lost; that is r
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges
 from runnel.capture.source import Changes, Chunk
 from runnel.capture.tables import Row, Table, TableId
+
+logger = logging.getLogger(__name__)
 
 Chosen = Callable[[TableId], bool]
 LONGEST_NAME: Final = 63
@@ -92,6 +95,7 @@ class PostgresSource:
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
         self._remembered: Mapping[TableId, int | None] | None = None  # None: nobody said, it is what is there
         self._is_to_describe = False
+        self._said: set[int] = set()  # tables of which it was said that they are not captured
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -114,6 +118,11 @@ class PostgresSource:
     def tables(self) -> Sequence[TableId]:
         with self._connected() as connection:
             return [table.id for table in self._tables(connection)]
+
+    def ready(self) -> Mapping[TableId, int]:
+        """Those of `tables` that are published, with their numbers."""
+        with self._connected() as connection:
+            return {table.id: table.oid for table in self._ready(connection)}
 
     def known(self) -> Sequence[TableId]:
         with self._connected() as connection:
@@ -138,8 +147,10 @@ class PostgresSource:
         self._check_history(after)
         with self._connected() as connection:
             self._check_slot(connection, lsn)
-            numbers = {table.id: table.oid for table in self._chosen_of(catalog.tables(connection))}
+            chosen = self._chosen_of(catalog.tables(connection))
+            self._say_unpublished(connection, chosen)
             self._end_former_reader(connection)
+        numbers = {table.id: table.oid for table in chosen}
         known = numbers if self._remembered is None else self._remembered
         changes = PostgresChanges(
             self._open(lsn),
@@ -164,10 +175,11 @@ class PostgresSource:
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:
         self._identify()
+        ready = set(self.ready().values())  # before the place is known: of others the log does not tell from there on
 
         def describe() -> Sequence[Readable]:
             with self._connected() as connection:
-                return self._described(connection, self._tables(connection))
+                return self._described(connection, [each for each in self._tables(connection) if each.oid in ready])
 
         with taken(self._address, self._at, describe) as snapshot:
             self._snapshot = snapshot
@@ -285,6 +297,23 @@ class PostgresSource:
             if identity not in known:
                 raise TableMissing(str(identity), self._address.shown, [str(each) for each in sorted(known)])
         return self._chosen_of(listed)
+
+    def _ready(self, connection: Connection) -> list[ListedTable]:
+        listed, published = self._tables(connection), self._readiness(connection).published()
+        return [table for table in listed if table.id in published]
+
+    def _say_unpublished(self, connection: Connection, chosen: Sequence[ListedTable]) -> None:
+        """They came when the others were published."""
+        published = self._readiness(connection).published()
+        for table in chosen:
+            if table.id not in published and table.id not in (self._remembered or {}):
+                self._say(table, "it is not published yet: the next start of the capture reads it")
+
+    def _say(self, table: ListedTable, what: str) -> None:
+        """Once."""
+        if table.oid not in self._said:
+            self._said.add(table.oid)
+            logger.warning('table "%s" of %s is not captured: %s', table.id, self._address.shown, what)
 
     def _kept(self, connection: Connection) -> set[TableId]:
         """What the tables that were told of are called now: one that comes back to its name must not have been without

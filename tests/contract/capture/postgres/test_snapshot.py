@@ -57,6 +57,26 @@ def test_a_change_is_in_it_or_behind_it_though_writers_do_not_wait(database: Dat
         assert table == final
 
 
+def test_a_table_that_came_when_the_others_were_published_is_not_in_it(database: Database, caplog):
+    """Nothing would tell what happens to it from there on."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    source = database.source()
+    start = source.prepare()
+    database.run("DROP TABLE u", "CREATE TABLE u(id int PRIMARY KEY)", "CREATE TABLE n(id int PRIMARY KEY)")
+    with source.snapshot() as snapshot:
+        assert [table.id.name for table in snapshot.tables()] == ["t"]
+    assert list(source.ready()) == [database.table("t")]
+    assert len(source.tables()) == 3, "they can be asked for"
+    [source.changes(start).close() for _ in range(2)]
+    assert [message.partition(" of ")[0] for message in caplog.messages] == [
+        f'table "{database.schema}.{name}"' for name in "nu"
+    ]
+    source.prepare()
+    assert len(source.ready()) == 3
+    with source.snapshot() as snapshot:
+        assert [table.id.name for table in snapshot.tables()] == ["n", "t", "u"]
+
+
 def test_changes_can_end_exactly_where_it_begins(database: Database):
     database.run("CREATE TABLE t(id int PRIMARY KEY)")
     source = database.source()
