@@ -6,7 +6,8 @@ rights that are needed then are REPLICATION, and SELECT on the tables.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import itertools
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import psycopg
@@ -109,12 +110,22 @@ class Readiness:
             )
 
     def check_tables(self, tables: Sequence[ListedTable]) -> None:
+        for fault in self._faults(tables):
+            raise fault  # the first one
+
+    def unfit(self, tables: Sequence[ListedTable]) -> dict[ListedTable, NotReady]:
+        """Those that cannot be captured, each with what it lacks."""
+        if next(self._faults(tables), None) is None:
+            return {}
+        return {table: fault for table in tables for fault in itertools.islice(self._faults([table]), 1)}
+
+    def _faults(self, tables: Sequence[ListedTable]) -> Iterator[NotReady]:
         user = self._connection.execute("SELECT current_user::text").fetchone()
         assert user is not None
         hidden = [table for table in tables if not table.is_readable]
         if hidden:
             schemas = sorted({table.id.schema for table in hidden})
-            raise self._missing(
+            yield self._missing(
                 f'user "{user[0]}" may not read {_listed(hidden)}',
                 [
                     f"GRANT USAGE ON SCHEMA {', '.join(map(identifier, schemas))} TO {identifier(user[0])};",
@@ -124,12 +135,18 @@ class Readiness:
         keyless = {oid for (oid,) in self._connection.execute(KEYLESS, [[table.oid for table in tables]]).fetchall()}
         nameless = [table for table in tables if table.oid in keyless]
         if nameless and self._publishes_old_rows():
-            raise self._missing(
+            yield self._missing(
                 f"{_listed(nameless)} has no primary key: its updates and deletes would fail once it is published",
                 [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in nameless],
                 then="or give it a primary key",
             )
-        self._check_computed_keys(tables)
+        computed = self._with_computed_keys(tables)
+        if computed:
+            yield self._missing(
+                f"{_listed(computed)} has a generated column in its key, which PostgreSQL before 18 does not tell",
+                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in computed],
+                then="then its records have no key",
+            )
 
     def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] = ()) -> None:
         """Of the tables; `kept` are others that stay in it."""
@@ -267,18 +284,12 @@ class Readiness:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         return found is None or bool(found[2])
 
-    def _check_computed_keys(self, tables: Sequence[ListedTable]) -> None:
+    def _with_computed_keys(self, tables: Sequence[ListedTable]) -> list[ListedTable]:
         """Where the log does not tell all of a key, other rows would have the same."""
         if self._connection.info.server_version >= GENERATED:
-            return
+            return []
         found = {oid for (oid,) in self._connection.execute(COMPUTED, [[table.oid for table in tables]]).fetchall()}
-        computed = [table for table in tables if table.oid in found]
-        if computed:
-            raise self._missing(
-                f"{_listed(computed)} has a generated column in its key, which PostgreSQL before 18 does not tell",
-                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in computed],
-                then="then its records have no key",
-            )
+        return [table for table in tables if table.oid in found]
 
     def _check_places(self) -> None:
         """One slot for the changes, and another for a moment, for the snapshot."""

@@ -26,7 +26,7 @@ from runnel.capture.postgres.chunks import Chunks, Seen, mark_prefix
 from runnel.capture.postgres.completed import CompletedChanges
 from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
-from runnel.capture.postgres.errors import SlotInUse
+from runnel.capture.postgres.errors import NotReady, SlotInUse
 from runnel.capture.postgres.forms import Modes, Times
 from runnel.capture.postgres.identities import Identities, table_of
 from runnel.capture.postgres.in_progress import InProgress
@@ -95,7 +95,7 @@ class PostgresSource:
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
         self._remembered: Mapping[TableId, int | None] | None = None  # None: nobody said, it is what is there
         self._is_to_describe = False
-        self._said: set[int] = set()  # tables of which it was said that they are not captured
+        self._said: set[tuple[int, str]] = set()  # tables of which it was said that they are not captured, and why
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -252,10 +252,15 @@ class PostgresSource:
             connection = self._definitions.connection
             snapshot = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
             listed = self._chosen_of(catalog.tables(connection))
+            found = [table for table in listed if table.oid == relation.oid and table.id == table_of(relation)]
+            unfit = self._unfit(connection, found)
         assert snapshot is not None
-        if any(table.oid == relation.oid and table.id == table_of(relation) for table in listed):
+        if found and not unfit:
             return True
-        return False if Seen.of(snapshot[0]).has(transaction) else None
+        if not Seen.of(snapshot[0]).has(transaction):
+            return None
+        self._say_unfit(unfit)
+        return False
 
     def _shown(self, table: TableId) -> Table | None:
         try:
@@ -290,13 +295,29 @@ class PostgresSource:
         )
 
     def _tables(self, connection: Connection) -> list[ListedTable]:
-        """Those that are chosen. A partition is part of its table, unless only the partition is chosen."""
+        """Those that are chosen. A partition is part of its table, unless only the partition is chosen. One that came
+        when others were captured, and cannot be captured, is no reason to end: it is left out, and said.
+        """
         listed = catalog.tables(connection)
         known = {table.id for table in listed}
         for identity in self._listed or ():
             if identity not in known:
                 raise TableMissing(str(identity), self._address.shown, [str(each) for each in sorted(known)])
-        return self._chosen_of(listed)
+        return self._fit(connection, self._chosen_of(listed))
+
+    def _fit(self, connection: Connection, tables: Sequence[ListedTable]) -> list[ListedTable]:
+        unfit = self._unfit(connection, tables)
+        self._say_unfit(unfit)
+        return [table for table in tables if table not in unfit]
+
+    def _unfit(self, connection: Connection, tables: Sequence[ListedTable]) -> Mapping[ListedTable, NotReady]:
+        known = self._remembered
+        later = [table for table in tables if table.id not in known] if known else []
+        return self._readiness(connection).unfit(later) if later else {}
+
+    def _say_unfit(self, unfit: Mapping[ListedTable, NotReady]) -> None:
+        for table, fault in unfit.items():
+            self._say(table, f"{fault.missing} ({fault.hint})")
 
     def _ready(self, connection: Connection) -> list[ListedTable]:
         listed, published = self._tables(connection), self._readiness(connection).published()
@@ -305,14 +326,14 @@ class PostgresSource:
     def _say_unpublished(self, connection: Connection, chosen: Sequence[ListedTable]) -> None:
         """They came when the others were published."""
         published = self._readiness(connection).published()
-        for table in chosen:
+        for table in self._fit(connection, chosen):
             if table.id not in published and table.id not in (self._remembered or {}):
                 self._say(table, "it is not published yet: the next start of the capture reads it")
 
     def _say(self, table: ListedTable, what: str) -> None:
         """Once."""
-        if table.oid not in self._said:
-            self._said.add(table.oid)
+        if (table.oid, what) not in self._said:
+            self._said.add((table.oid, what))
             logger.warning('table "%s" of %s is not captured: %s', table.id, self._address.shown, what)
 
     def _kept(self, connection: Connection) -> set[TableId]:

@@ -11,7 +11,7 @@ import pytest
 from runnel.capture.errors import TableMissing
 from runnel.capture.events import Change
 from runnel.capture.postgres import readiness
-from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SlotWaits
+from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SlotWaits, TableReplaced
 from runnel.capture.postgres.source import PostgresSource
 from tests.contract.capture.captured_postgres import Database, events_of, told
 from tests.contract.views.postgres_server import postgres_server
@@ -229,3 +229,30 @@ def test_a_table_that_was_told_of_stays_published_while_it_has_another_name(data
     assert database.ask(f"SELECT tablename FROM pg_publication_tables WHERE schemaname = '{database.schema}'") == [
         ("u",)
     ]
+
+
+def test_a_table_that_comes_later_and_cannot_be_captured_is_said_and_left_out(database: Database, user: str, caplog):
+    """At the beginning it is refused. Whoever makes one while others are captured does not end the capture."""
+    name = f"runnel_{database.schema}_all"
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", f"ALTER ROLE {user} REPLICATION")
+    database.run(f"GRANT USAGE ON SCHEMA {database.schema} TO {user}", f"GRANT SELECT ON t TO {user}")
+    database.run(f"CREATE PUBLICATION {name} FOR ALL TABLES")
+    source = database.source(url=database.server.url_of(user), publication=name)
+    start = source.prepare()
+    source.remember({table: source.numbers()[table] for table in source.tables()}, describe=False)
+    database.run("CREATE TABLE keyless(id int)", f"GRANT SELECT ON keyless TO {user}")
+    database.run("CREATE TABLE hidden(id int PRIMARY KEY)", "INSERT INTO hidden VALUES (1)")
+    database.run("INSERT INTO keyless VALUES (1)", "INSERT INTO t VALUES (1)")
+    for _ in range(2):
+        assert told(events_of(source, start)) == [("c", None, {"id": 1})]
+        assert source.prepare() == start
+    assert source.tables() == list(source.ready()) == [database.table("t")]
+    with source.snapshot() as snapshot:
+        assert [table.id.name for table in snapshot.tables()] == ["t"]
+    assert sorted(message.partition(" captured: ")[2].partition(" (run ")[0] for message in caplog.messages) == [
+        f"{database.schema}.keyless has no primary key: its updates and deletes would fail once it is published",
+        f'user "{user}" may not read {database.schema}.hidden',
+    ]
+    database.run("ALTER TABLE keyless ADD PRIMARY KEY (id)", "INSERT INTO keyless VALUES (2)")
+    with pytest.raises(TableReplaced):
+        events_of(source, start)
