@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, cast
@@ -105,12 +106,13 @@ def with_new(state: State, source: Source, mode: Mode, is_outbox: Callable[[Tabl
 
 
 def tables_of(source: Source, is_asked: Callable[[TableId], bool] = lambda _: True) -> Iterator[Table]:
-    """Those that `prepare` has made ready, as they are: not one that another has taken the name of since."""
+    """Those that `prepare` has made ready, as they are: not one that is gone, or whose name another has taken since."""
     for id, number in ready(source).items():
         if is_asked(id):
-            table = source.table(id)
-            if number in (None, table.number):
-                yield table
+            with suppress(TableMissing):
+                table = source.table(id)
+                if number in (None, table.number):
+                    yield table
 
 
 def with_tables_of(

@@ -176,6 +176,16 @@ def test_a_table_that_came_after_prepare_or_took_a_name_since_is_not_captured(mo
     assert list(tables_of(Tables(CUSTOMERS, LOOSE))) == [CUSTOMERS, LOOSE]
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_nor_is_one_that_is_dropped_before_it_is_looked_at(mode):
+    source = Ready({CUSTOMERS.id: 1, A.id: 2, LOOSE.id: 3}, A)
+    assert list(tables_of(source)) == [A]
+    before = State("postgresql", AT, 0, {str(LOOSE.id): TableState(number=3)})
+    after = with_new(before, source, mode)
+    assert after.tables.keys() == {str(LOOSE.id), str(A.id)}
+    assert after.table(LOOSE.id) == before.table(LOOSE.id)
+
+
 class Numbers(NoSource):
     """A source that has numbers of these tables, and has chosen some of them."""
 

@@ -6,6 +6,7 @@ Transient
 ├── SlotInUse             another process reads from the slot
 ├── SlotWaits             a transaction that is still open keeps the slot from being made
 ├── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
+├── TableMoved            a table was renamed or dropped before it was published
 └── TableReplaced         another table has the name of one that is captured
 Permanent
 ├── DatabaseRefused       it answers, and says no
@@ -25,6 +26,7 @@ __all__ = [
     "SlotInUse",
     "SlotWaits",
     "SnapshotOutdated",
+    "TableMoved",
     "TableReplaced",
 ]
 
@@ -66,6 +68,15 @@ class SnapshotOutdated(Transient):
             hint="the capture takes another one, and goes on where it was",
         )
         self.table = table
+
+
+class TableMoved(Transient):
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(
+            f"a table of {database} was renamed, dropped or published by somebody else meanwhile: {reason}",
+            hint="the capture looks at what is there, and goes on",
+        )
+        self.reason = reason
 
 
 class TableReplaced(Transient):

@@ -15,7 +15,7 @@ import psycopg
 from runnel.capture.errors import PositionLost
 from runnel.capture.postgres.catalog import ListedTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal
-from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotWaits
+from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotWaits, TableMoved
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.tables import TableId
 from runnel.durable import durable
@@ -57,6 +57,12 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[
 WHERE c.oid = ANY(%s) AND a.attgenerated <> ''
   AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident)
 """
+MOVED: Final = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedObject,  # it is not in the publication: another one that has its name is not
+    psycopg.errors.DuplicateObject,  # it is in the publication by now
+)
 WAL_REMOVED: Final = 'the server removed log that slot "{slot}" still needed, by its max_slot_wal_keep_size'
 LOST: Final = {
     None: WAL_REMOVED,
@@ -169,7 +175,7 @@ class Readiness:
         if unwanted and is_owned and not self._given_publication:
             dropped = ", ".join(identifier(*identity) for identity in unwanted)
             with durable("capture.postgres.alter"):
-                self._connection.execute(f"ALTER PUBLICATION {name} DROP TABLE {dropped}".encode())
+                self._publish(f"ALTER PUBLICATION {name} DROP TABLE {dropped}")
 
     def published(self) -> dict[TableId, tuple[frozenset[str], str | None]]:
         """The tables of the publication, with the columns and the filter of their rows."""
@@ -245,7 +251,7 @@ class Readiness:
         has_them = self._connection.info.server_version >= GENERATED
         generated = ", publish_generated_columns = stored" if has_them else ""
         statement = (
-            f"CREATE PUBLICATION {identifier(self._publication)} FOR TABLE {_only(tables)} "
+            f"CREATE PUBLICATION {identifier(self._publication)}{f' FOR TABLE {_only(tables)}' if tables else ''} "
             f"WITH (publish_via_partition_root = true{generated});"
         )
         found = self._connection.execute(USER).fetchone()
@@ -269,7 +275,7 @@ class Readiness:
                 [f"GRANT CREATE ON DATABASE {identifier(database)} TO {identifier(user)};"],
             )
         with durable("capture.postgres.publication"):
-            self._connection.execute(statement.encode())
+            self._publish(statement)
 
     def _alter(self, statements: Sequence[str], missing: Sequence[ListedTable], is_owned: bool) -> None:
         if self._given_publication or not is_owned or not all(table.is_owned for table in missing):
@@ -278,7 +284,14 @@ class Readiness:
             )
         for statement in statements:
             with durable("capture.postgres.alter"):
-                self._connection.execute(statement.encode())
+                self._publish(statement)
+
+    def _publish(self, statement: str) -> None:
+        """Of tables that were there when they were listed."""
+        try:
+            self._connection.execute(statement.encode())
+        except MOVED as error:
+            raise TableMoved(self._address.shown, " ".join(str(error).split())) from None
 
     def _publishes_old_rows(self) -> bool:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()

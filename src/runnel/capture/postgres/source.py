@@ -104,7 +104,7 @@ class PostgresSource:
             readiness = self._readiness(connection)
             readiness.check_server()
             tables = self._tables(connection)
-            if not tables:
+            if not tables and not self._remembered:  # else the changes say that they are gone
                 known = [str(table.id) for table in catalog.tables(connection)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)

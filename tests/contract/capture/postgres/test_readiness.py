@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from runnel.capture.errors import TableMissing
-from runnel.capture.events import Change
+from runnel.capture.events import Change, Gone
 from runnel.capture.postgres import readiness
-from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SlotWaits, TableReplaced
+from runnel.capture.postgres.errors import (
+    DatabaseRefused,
+    DatabaseUnreachable,
+    NotReady,
+    SlotWaits,
+    TableMoved,
+    TableReplaced,
+)
 from runnel.capture.postgres.source import PostgresSource
+from runnel.durable import watched
 from tests.contract.capture.captured_postgres import Database, events_of, told
 from tests.contract.views.postgres_server import postgres_server
 
@@ -256,3 +265,61 @@ def test_a_table_that_comes_later_and_cannot_be_captured_is_said_and_left_out(da
     database.run("ALTER TABLE keyless ADD PRIMARY KEY (id)", "INSERT INTO keyless VALUES (2)")
     with pytest.raises(TableReplaced):
         events_of(source, start)
+
+
+def published(database: Database) -> list[str]:
+    found = database.ask(
+        f"SELECT tablename FROM pg_publication_tables WHERE schemaname = '{database.schema}' ORDER BY 1"
+    )
+    return [name for (name,) in found]
+
+
+@pytest.mark.parametrize("has_publication", [True, False])
+def test_a_table_that_goes_before_it_is_published_is_looked_for_again(database: Database, has_publication: bool):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    source = database.source()
+    if has_publication:
+        database.source([database.table("t")]).prepare()
+    with moved(database, "DROP TABLE u"), pytest.raises(TableMoved, match=r'"[^"]*u" does not exist'):
+        source.prepare()
+    source.prepare()
+    assert published(database) == ["t"]
+
+
+def test_nor_does_one_end_the_capture_that_goes_before_it_is_left_out(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    database.source().prepare()
+    source = database.source([database.table("t")])
+    with moved(database, "DROP TABLE u"), pytest.raises(TableMoved):
+        source.prepare()
+    source.prepare()
+    assert published(database) == ["t"]
+
+
+@contextmanager
+def moved(database: Database, statement: str) -> Iterator[None]:
+    """With this done right before the publication is made or altered."""
+
+    def do(place: str) -> None:
+        if place in ("capture.postgres.alter:before", "capture.postgres.publication:before"):
+            database.run(statement)
+
+    with watched(do):
+        yield
+
+
+def test_captured_tables_that_are_all_away_are_no_reason_to_end(database: Database):
+    """The first start says that there are none; later on the changes say that they are gone."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    start = source.prepare()
+    source.remember(source.numbers() | {database.table("u"): 1}, describe=False)
+    database.run("DROP TABLE t")
+    assert source.prepare() == start
+    gone = [event.table.name for event in events_of(source, start) if isinstance(event, Gone)]
+    assert sorted(gone) == ["t", "u"]
+    database.run(f"DROP PUBLICATION runnel_{database.schema}")
+    source.prepare()
+    source.remember({}, describe=False)
+    with pytest.raises(TableMissing):
+        source.prepare()
