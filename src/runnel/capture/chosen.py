@@ -144,8 +144,9 @@ def with_tables_of(
 
 def remembered(state: State, source: Source, envelope: Envelope) -> State:
     """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
-    what is there under their names is taken for them. Not so inside of a transaction: what was told of it must be told
-    again, of the same tables. The source is told what to look for.
+    what is there under their names is taken for them. One that was gone is there again with that, and if it goes, the
+    changes say so. Not so inside of a transaction: what was told of it must be told again, of the same tables. The
+    source is told what to look for.
     """
     numbered = numbering(source)
     if numbered is None:
@@ -154,7 +155,7 @@ def remembered(state: State, source: Source, envelope: Envelope) -> State:
     ids = {str(table): table for table in numbers}
     for name, told in state.tables.items():
         if told.number is None and name in ids and state.is_between:
-            state = state.with_table(name, replace(told, number=numbers[ids[name]]))
+            state = state.with_table(name, replace(told, number=numbers[ids[name]], is_gone=False))
     known = {ids.get(name) or TableId(*name.split(".", 1)): _number(told) for name, told in state.tables.items()}
     numbered.remember(known, describe=envelope.schema_changes is not None)
     return state

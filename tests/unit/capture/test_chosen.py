@@ -239,8 +239,9 @@ def test_inside_of_a_transaction_numbers_stay_as_they_were_when_it_was_begun():
     source = Numbers({CUSTOMERS.id: 1, LOOSE.id: 6})
     assert remembered(inside, source, Envelope("p", NoSource(), Selection())) is inside
     assert source.remembered == {CUSTOMERS.id: None, LOOSE.id: NOT_THERE}
-    remembered(state, source, Envelope("p", NoSource(), Selection()))
+    found = remembered(state, source, Envelope("p", NoSource(), Selection()))
     assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: 6}
+    assert found.table(LOOSE.id) == TableState(by_chunks=True, number=6)
 
 
 def test_a_source_whose_log_tells_what_is_gone_has_no_numbers():
