@@ -66,6 +66,7 @@ class WatchedChanges:
         self._database = database
         self._place = None if after.index else int(after.at["lsn"])  # None: inside of a transaction
         self._noticed: list[Noticed] = []
+        self._redefined: set[TableId] = set()  # by the transaction that is told
         self._replaced: TableId | None = None
         shown = self._see()
         self._opened = shown.lsn, shown.micros
@@ -131,9 +132,22 @@ class WatchedChanges:
             if self._replaced is not None:
                 break  # what is left is told when the changes are opened again
             told.append(event)
+            if isinstance(event, Redefined):
+                self._redefined.add(event.table.id)
+            elif isinstance(event, Ended):
+                self._outdate(int(event.at["lsn"]))
             if isinstance(event, (Ended, Passed)):
                 told.extend(self._due(int(event.at["lsn"])))
         return told
+
+    def _outdate(self, place: int) -> None:
+        """What tables were like before a transaction that has redefined them is not to be told behind it."""
+        self._noticed = [
+            each
+            for each in self._noticed
+            if each.found is not Found.THERE or each.lsn >= place or each.table not in self._redefined
+        ]
+        self._redefined.clear()
 
     def _due(self, place: int | None) -> list[Event]:
         """What was noticed and is to be told at a place between transactions."""

@@ -103,6 +103,24 @@ def test_what_tables_are_like_is_told_where_the_log_ended_when_it_was_opened():
     ]
 
 
+def test_nor_is_it_told_behind_a_transaction_that_has_redefined_them_since():
+    """Readers would take the older columns for the last word."""
+    altered = Redefined(Table(A, (), (0,), 1), 3)
+    readings = [[Began("1", 0), altered], [Ended("1", place(6), 0)], [Passed(place(9))]]
+    changes = watched(readings, [Catalog({A: 1}, 5, 7)], {A: 1})
+    changes.describe([A])
+    assert [changes.read(0) for _ in range(3)] == readings
+
+
+@pytest.mark.parametrize("end", [4, 5])
+def test_behind_one_that_redefined_them_before_it_is_told(end):
+    altered, told = Redefined(Table(A, (), (0,), 1), 3), Redefined(described(A), 7, source_at(5))
+    first, second = [Began("1", 0), altered, Ended("1", place(end), 0)], [Began("2", 0), Ended("2", place(6), 0)]
+    changes = watched([[*first, *second]], [Catalog({A: 1}, 5, 7)], {A: 1})
+    changes.describe([A])
+    assert changes.read(0) == ([*first, *second, told] if end == 4 else [*first, told, *second])
+
+
 def test_another_table_of_the_same_name_is_not_told_as_if_it_were_the_old_one():
     changes = watched([[Passed(place(5))]], [Catalog({B: 9}, 5, 7)], {B: 2})
     changes.describe([B])
