@@ -143,7 +143,7 @@ def test_a_table_that_is_emptied_while_it_is_read_converges(lives, database):
 
 def test_reading_goes_on_in_the_next_life(lives, database):
     database.execute(*orders(0, 40))
-    with lives.begin(selection=ORDERS, rate=150) as capture:
+    with lives.begin(selection=ORDERS, rate=10) as capture:
         wait_until(lambda: lives.table(capture) and lives.table(capture).rows)
     key = lives.table(capture).key
     assert key is not None
@@ -234,7 +234,7 @@ def test_reading_is_paused_over_lives_and_resumed(lives, database):
 @pytest.mark.servers
 def test_reading_is_stopped(lives, database):
     database.execute(*orders(0, 20))
-    with lives.begin(rate=100, chunk=2) as capture:
+    with lives.begin(rate=10, chunk=2) as capture:
         wait_until(lambda: lives.table(capture) and lives.table(capture).rows)
         lives.signal("stop-snapshot", **{"data-collections": [r".*\.orders"]})
         wait_until(lambda: capture.state.signals)

@@ -38,10 +38,10 @@ def unseen(database: Database, statement: str) -> Iterator[None]:
                 connection.execute("SELECT pg_logical_emit_message(true, 'runnel.capture.nobody', '')")
             connection.execute(statement.encode())
 
-        set_standby(database, "nosuch")
         thread = threading.Thread(target=run)
-        thread.start()
         try:
+            set_standby(database, "nosuch")
+            thread.start()
             wait_for(lambda: database.ask(waits))
             is_waiting.set()
             database.run(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
@@ -49,7 +49,8 @@ def unseen(database: Database, statement: str) -> Iterator[None]:
         finally:
             is_waiting.set()
             set_standby(database, "")
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 def set_standby(database: Database, name: str) -> None:
@@ -317,11 +318,13 @@ def converge(broker, database: Database, seed: str, transactions: int) -> None:
     writers = [threading.Thread(target=write, args=(database, f"{seed}/{number}", transactions)) for number in range(3)]
     for writer in writers:
         writer.start()
+    step = 0  # of the last life
     while any(writer.is_alive() for writer in writers):
         source = database.source()
         with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=5)) as capture:
-            step = capture.state.step + chance.randrange(3, 30)
+            step += chance.randrange(3, 30)
             wait_for(lambda capture=capture, step=step: capture.state.step >= step or capture.state.is_complete)
+        step = capture.state.step
         source.close()
     for writer in writers:
         writer.join()

@@ -9,7 +9,15 @@ import pytest
 from runnel.capture.events import Passed
 from runnel.capture.postgres.errors import SnapshotOutdated
 from runnel.capture.tables import UNCHANGED
-from tests.contract.capture.captured_postgres import Database, events_of, plain, position_after, skip_without, told
+from tests.contract.capture.captured_postgres import (
+    Database,
+    events_of,
+    plain,
+    position_after,
+    skip_without,
+    told,
+    wait_for,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -239,7 +247,7 @@ def test_it_has_a_size_for_people_and_a_source_block(database: Database):
         assert snapshot.estimate(table) == 500
         assert f'"lsn":{snapshot.position.at["lsn"]}' in snapshot.source
         assert snapshot.micros > 0
-    assert database.ask("SELECT FROM pg_replication_slots WHERE temporary") == []
+    wait_for(lambda: database.ask("SELECT FROM pg_replication_slots WHERE temporary") == [])
 
 
 def test_changes_up_to_it_have_the_large_values_that_the_log_leaves_out(database: Database):
