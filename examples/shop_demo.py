@@ -407,10 +407,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Again, if need be: Spark's processes may write for a moment longer than whoever started them lives."""
+    """Until it stays away: Spark's processes may write for a moment longer than whoever started them lives."""
+    looks = 0
     for _ in range(100):
+        looks = 0 if folder.exists() else looks + 1
         shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        if looks == 3:
             return
         time.sleep(0.1)
 

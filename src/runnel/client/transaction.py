@@ -265,7 +265,7 @@ class Transaction:
         code = answer["error_code"]
         if committed and code == ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka, when another owner comes at that moment
             raise EndUnknown(self.id, "its coordinator answers with an unknown error")
-        if code != ErrorCode.NONE:
+        if code in FENCED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # behind others it may have taken place
             self._further = further
         if code in FENCED and (overdue := self._overdue) and self._take_back(doing):
             raise Overdue(self.id, "its coordinator", overdue)

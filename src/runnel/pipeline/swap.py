@@ -116,6 +116,8 @@ class Swap:
             untold = untold_up_to(self._directory / plan.source, shown.batch)
             publisher = self._publisher(cluster, marks)
             publisher.open()
+            if publisher.marker is not None and publisher.marker.checkpoint == plan.new:
+                return  # whoever died had sent its commit, which is seen now that he is fenced
             for topic, _ in publisher.sides(untold):
                 self._place.kafka.make_topic(topic, partitions=1)
             with durable("rebuild.mark"):

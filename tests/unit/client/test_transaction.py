@@ -138,6 +138,16 @@ def test_one_whose_end_was_not_answered_goes_on_where_ends_give_epochs(monkeypat
     assert (ticket.producer_id, ticket.epoch) == (ID, EPOCH + 1)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS])
+def test_one_whose_end_may_stand_in_the_log_though_it_was_refused_is_given_up(monkeypatch, code):
+    """Where ends give no epochs: the next one may be that of a successor."""
+    with (
+        opened(monkeypatch, ended(code), FENCED, known=described()) as (transaction, _),
+        pytest.raises(Fenced),
+    ):
+        transaction.commit()
+
+
 @pytest.mark.parametrize(
     "known", [described(EPOCH + 1, "CompleteCommit"), described(EPOCH + 2), described(EPOCH + 2, "Empty")]
 )
