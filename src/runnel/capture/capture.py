@@ -200,11 +200,12 @@ class Capture:
         which say so: the other one is made ready then, and read.
         """
         there = {str(table.id) for table in tables}
-        if numbering(self._source) is not None:
-            there.update(map(str, self._source.tables()))
+        numbered = numbering(self._source)
+        numbers = {} if numbered is None else {str(table): number for table, number in numbered.numbers().items()}
         state = self.state
         for name, told in self.state.tables.items():
-            if told.is_left and not told.by_chunks and name not in there:
+            is_replaced = told.number is not None and numbers.get(name, told.number) != told.number
+            if told.is_left and not told.by_chunks and name not in there and not is_replaced:
                 state = missed(name, told, state)
         self._keep(state)
 

@@ -234,7 +234,7 @@ def test_reading_is_paused_over_lives_and_resumed(lives, database):
 @pytest.mark.servers
 def test_reading_is_stopped(lives, database):
     database.execute(*orders(0, 20))
-    with lives.begin(rate=10, chunk=2) as capture:
+    with lives.begin(rate=1, chunk=2) as capture:
         wait_until(lambda: lives.table(capture) and lives.table(capture).rows)
         lives.signal("stop-snapshot", **{"data-collections": [r".*\.orders"]})
         wait_until(lambda: capture.state.signals)

@@ -28,10 +28,11 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
   AND (attgenerated = '' OR attgenerated = 's' AND current_setting('server_version_num')::int >= 180000)
 ORDER BY attnum
 """
+# Of one that has just been dropped nobody can say who may read it.
 TABLES: Final = """
 SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
        (SELECT inhparent::int8 FROM pg_inherits WHERE inhrelid = c.oid AND c.relispartition),
-       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'),
+       coalesce(has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), true),
        pg_has_role(c.relowner, 'USAGE'), greatest(c.reltuples, 0)::int8
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'

@@ -20,6 +20,7 @@ from psycopg.types.string import StrDumper
 from runnel.capture.errors import InvalidFilter
 from runnel.capture.incremental import key_columns
 from runnel.capture.postgres.connections import Address, Connection, identifier, texts
+from runnel.capture.postgres.errors import TableMoved
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.postgres.snapshot import FEWEST, Readable, next_count, query_of
 from runnel.capture.source import Chunk
@@ -132,7 +133,10 @@ class Chunks:
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             self._describe(table)  # raises
             return None
-        return self._describe(table)
+        try:
+            return self._describe(table)
+        except TableMoved:  # who alters it waits for our lock
+            return None
 
     def _rows(
         self, connection: Connection, readable: Readable, after: Row | None, limit: int, where: str | None

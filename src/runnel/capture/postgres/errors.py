@@ -6,7 +6,7 @@ Transient
 ├── SlotInUse             another process reads from the slot
 ├── SlotWaits             a transaction that is still open keeps the slot from being made
 ├── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
-├── TableMoved            a table was renamed or dropped before it was published
+├── TableMoved            a table was altered, renamed or dropped while it was looked at or published
 └── TableReplaced         another table has the name of one that is captured
 Permanent
 ├── DatabaseRefused       it answers, and says no
@@ -73,7 +73,7 @@ class SnapshotOutdated(Transient):
 class TableMoved(Transient):
     def __init__(self, database: str, reason: str) -> None:
         super().__init__(
-            f"a table of {database} was renamed, dropped or published by somebody else meanwhile: {reason}",
+            f"a table of {database} is altered, renamed or dropped by somebody else meanwhile: {reason}",
             hint="the capture looks at what is there, and goes on",
         )
         self.reason = reason

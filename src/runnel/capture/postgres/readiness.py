@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import psycopg
@@ -23,6 +24,8 @@ from runnel.durable import durable
 PATIENCE_SECONDS: Final = 300
 PLUGIN: Final = "pgoutput"
 FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby, and says why it is lost
+OPENS_TABLES: Final = 16_00_00  # the version from which on a look at a publication opens its tables
+LOCK_SECONDS: Final = 1
 GENERATED: Final = 18_00_00  # the version from which on the log can tell generated columns
 
 USER: Final = """
@@ -61,7 +64,6 @@ MOVED: Final = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.UndefinedObject,  # it is not in the publication: another one that has its name is not
-    psycopg.errors.DuplicateObject,  # it is in the publication by now
 )
 WAL_REMOVED: Final = 'the server removed log that slot "{slot}" still needed, by its max_slot_wal_keep_size'
 LOST: Final = {
@@ -178,15 +180,34 @@ class Readiness:
                 self._publish(f"ALTER PUBLICATION {name} DROP TABLE {dropped}")
 
     def published(self) -> dict[TableId, tuple[frozenset[str], str | None]]:
-        """The tables of the publication, with the columns and the filter of their rows."""
-        found = self._connection.execute(
+        """The tables of the publication, with the columns and the filter of their rows. TableMoved while somebody
+        alters or drops one, where the server looks at them: he may wait for us, who must not wait for him.
+        """
+        query = (
             "SELECT schemaname::text, tablename::text, attnames::text[], rowfilter FROM pg_publication_tables "
-            "WHERE pubname = %s",
-            [self._publication],
-        ).fetchall()
+            "WHERE pubname = %s"
+        )
+        with self._not_waiting():
+            found = self._connection.execute(query, [self._publication]).fetchall()
         return {
             TableId(schema, name): (frozenset(columns or ()), row_filter) for schema, name, columns, row_filter in found
         }
+
+    @contextmanager
+    def _not_waiting(self) -> Iterator[None]:
+        if self._connection.info.server_version < OPENS_TABLES:
+            yield
+            return
+        self._connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+        try:
+            yield
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.InternalError_) as error:
+            if isinstance(error, psycopg.errors.InternalError_) and "could not open relation" not in str(error):
+                raise
+            raise TableMoved(self._address.shown, " ".join(str(error).split())) from None
+        finally:
+            if not self._connection.closed:
+                self._connection.execute("SET lock_timeout = 0")
 
     def make_slot(self) -> Slot:
         found = self.slot()

@@ -26,7 +26,7 @@ from runnel.capture.postgres.chunks import Chunks, Seen, mark_prefix
 from runnel.capture.postgres.completed import CompletedChanges
 from runnel.capture.postgres.connections import Address, Connection
 from runnel.capture.postgres.definitions import Definitions
-from runnel.capture.postgres.errors import NotReady, SlotInUse
+from runnel.capture.postgres.errors import NotReady, SlotInUse, TableMoved
 from runnel.capture.postgres.forms import Modes, Times
 from runnel.capture.postgres.identities import Identities, table_of
 from runnel.capture.postgres.in_progress import InProgress
@@ -325,7 +325,10 @@ class PostgresSource:
 
     def _say_unpublished(self, connection: Connection, chosen: Sequence[ListedTable]) -> None:
         """They came when the others were published."""
-        published = self._readiness(connection).published()
+        try:
+            published = self._readiness(connection).published()
+        except TableMoved:  # it is said the next time
+            return
         for table in self._fit(connection, chosen):
             if table.id not in published and table.id not in (self._remembered or {}):
                 self._say(table, "it is not published yet: the next start of the capture reads it")

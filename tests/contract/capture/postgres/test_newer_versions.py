@@ -7,11 +7,13 @@ what only newer servers can do. `test_whole_suite.py` has all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
 from runnel.capture.errors import PositionLost
+from runnel.capture.postgres.errors import TableMoved
 from tests.contract.capture.captured_postgres import LOGICAL, Database, events_of, plain, told, wait_for
 from tests.contract.capture.lives import running
 from tests.contract.capture.postgres.histories import TABLES, Writer, columns_of, numbers_of_columns, rows_of
@@ -52,6 +54,7 @@ from tests.contract.views.postgres_server import Postgres, postgres_server
 
 pytestmark = pytest.mark.servers
 VERSIONS = ("18", "16")  # the newest first: tests of it alone are put among the others of it
+WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'runnel%'"
 
 on_the_newest = pytest.mark.parametrize("server", VERSIONS[:1], indirect=True)
 
@@ -84,6 +87,32 @@ def test_types_stand_in_json_as_the_table_says(server: Postgres):
     assert {name: captured.told(name) for name in captured.tables} == {
         each.name: expected(each) for each in captured.types
     }
+
+
+@on_the_newest
+def test_whoever_alters_a_table_is_not_waited_for(database: Database):
+    """A look at the publication opens its tables, and he may wait for a lock of ours."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    source = database.source()
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    wait_for(lambda: source.chunk(table, None, 10, "t/1") is not None)
+    with closing(database.connect()) as other:
+        with other.transaction():
+            other.execute("ALTER TABLE u ADD COLUMN v int")
+            assert source.chunk(table, None, 10, "t/2") is None
+            with pytest.raises(TableMoved, match="lock timeout"):
+                source.table(table.id)
+            source.changes(start).close()
+        assert source.chunk(table, None, 10, "t/3") is not None
+        with ThreadPoolExecutor(1) as pool:
+            with other.transaction():
+                other.execute("DROP TABLE u")
+                looking = pool.submit(source.table, table.id)
+                wait_for(lambda: database.ask(WAITING) or looking.done())
+            with pytest.raises(TableMoved):
+                looking.result()
+    assert source.table(table.id) == table
 
 
 def test_the_protocol_is_the_newest_that_the_server_knows(database: Database):
