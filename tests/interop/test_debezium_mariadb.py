@@ -5,6 +5,7 @@ schemas and all, but for what is said here.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -75,7 +76,9 @@ def typed_rows(types: Sequence[Type], first: int = 0) -> Iterator[str]:
 
 
 def write(database: MariadbDatabase) -> None:
-    for statements in WRITTEN:
+    """Each transaction in a second of its own: Debezium tells when a row was changed, and we, when it was committed."""
+    for second, statements in enumerate(WRITTEN, int(time.time()) - len(WRITTEN)):
+        database.run(f"SET timestamp = {second}")
         database.execute(*statements)
     database.run(*typed_rows(COMPARED))
     database.run("INSERT INTO hello VALUES (-1)")
