@@ -304,7 +304,7 @@ class Capture:
             changes.close()
 
     def _changes(self, after: Position, until: Position | None = None) -> Changes:
-        self._keep(remembered(self.state, self._source, self._envelope))
+        self._keep(remembered(self.state, self._source, self._envelope, is_prepared=True))
         return self._source.changes(after, until)
 
     def _stream_from(self, position: Position, left_out: Container[str] = ()) -> Stream:

@@ -142,20 +142,25 @@ def with_tables_of(
     return state
 
 
-def remembered(state: State, source: Source, envelope: Envelope) -> State:
+def remembered(state: State, source: Source, envelope: Envelope, *, is_prepared: bool = False) -> State:
     """The state with the numbers of those tables that have none yet, such as of a capture from before there were any:
     what is there under their names is taken for them. One that was gone is there again with that, and if it goes, the
-    changes say so. Not so inside of a transaction: what was told of it must be told again, of the same tables. The
-    source is told what to look for.
+    changes say so. Not so inside of a transaction: what was told of it must be told again, of the same tables. Nor, if
+    the source was prepared before, one that came after that: the changes find it, and it is prepared. The source is
+    told what to look for.
     """
     numbered = numbering(source)
     if numbered is None:
         return state
     numbers = numbered.numbers()
     ids = {str(table): table for table in numbers}
-    for name, told in state.tables.items():
-        if told.number is None and name in ids and state.is_between:
-            state = state.with_table(name, replace(told, number=numbers[ids[name]], is_gone=False))
+    unnumbered = [name for name, told in state.tables.items() if told.number is None and name in ids]
+    if unnumbered and state.is_between:
+        taken = ready(source) if is_prepared else numbers
+        for name in unnumbered:
+            if taken.get(ids[name]) == numbers[ids[name]]:
+                told = replace(state.tables[name], number=numbers[ids[name]], is_gone=False)
+                state = state.with_table(name, told)
     known = {ids.get(name) or TableId(*name.split(".", 1)): _number(told) for name, told in state.tables.items()}
     numbered.remember(known, describe=envelope.schema_changes is not None)
     return state

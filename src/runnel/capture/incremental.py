@@ -178,6 +178,9 @@ class Incremental:
             if table is None:
                 state = self._without(name, wanted[name], state)
                 continue
+            if wanted[name].is_gone and table.number is not None:  # the changes find that it is another one, or back
+                self._absent.add(name)
+                continue
             self._readings[name] = Turn(table, self._most)
             if wanted[name].key is not None and wanted[name].columns != key_columns(table):
                 state = state.with_table(name, anew(wanted[name]))

@@ -233,6 +233,17 @@ def test_tables_without_a_number_get_that_of_what_has_their_name():
     assert source.describe
 
 
+@pytest.mark.parametrize("made_ready", [{}, {LOOSE.id: 5}])
+def test_one_that_came_after_the_source_was_prepared_stays_gone_until_the_changes_find_it(made_ready):
+    """Nothing would tell its changes."""
+    source = Numbers({CUSTOMERS.id: 1, LOOSE.id: 6})
+    source.ready = lambda: {CUSTOMERS.id: 1, **made_ready}
+    state = state_of(customers=TableState("complete"), loose=TableState(by_chunks=True, is_gone=True))
+    found = remembered(state, source, Envelope("p", NoSource(), Selection()), is_prepared=True)
+    assert found.table(LOOSE.id) == state.table(LOOSE.id)
+    assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: NOT_THERE}
+
+
 def test_inside_of_a_transaction_numbers_stay_as_they_were_when_it_was_begun():
     state = state_of(customers=TableState("complete"), loose=TableState(by_chunks=True, is_gone=True))
     inside = state.at(Position(AT.at, 3))

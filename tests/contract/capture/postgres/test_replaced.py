@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +10,7 @@ import pytest
 
 from runnel.capture import capture as captures
 from runnel.capture.chosen import Mode
-from runnel.capture.events import Gone, Redefined
+from runnel.capture.events import Gone, Position, Redefined
 from runnel.capture.postgres import changes as changes_module
 from runnel.capture.postgres import vanished
 from runnel.capture.postgres.errors import NotReady
@@ -275,6 +276,32 @@ def test_crashes_in_a_transaction_that_renames_tell_nothing_twice_and_lose_nothi
     check(broker, database)
 
 
+def test_a_table_that_comes_back_when_the_others_are_published_is_published_and_read(broker, database, monkeypatch):
+    """It went while it was read by chunks, and so is waited for."""
+    database.run(*MADE[:2], "CREATE TABLE loose(x int PRIMARY KEY)")
+    with running(capture(broker, database, snapshot=Mode.INCREMENTAL, chunk=7, rate=1)) as at_work:
+        wait_for(lambda: at_work.state.table(database.table("t")).rows)
+        database.run("DROP TABLE t")
+        wait_for(lambda: at_work.state.table(database.table("t")).is_gone)
+    again = capture(broker, database, snapshot=Mode.INCREMENTAL)
+    prepare, is_made = again._source.prepare, threading.Event()
+
+    def prepare_and_make() -> Position:
+        position = prepare()
+        monkeypatch.setattr(again._source, "prepare", prepare)
+        database.run("CREATE TABLE t(id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'new')")
+        is_made.set()
+        return position
+
+    monkeypatch.setattr(again._source, "prepare", prepare_and_make)
+    with running(again) as at_work:
+        wait_for(is_made.is_set)
+        settle(at_work, database)
+        database.run("INSERT INTO t VALUES (2, 'newer')")
+        settle(at_work, database)
+    check(broker, database)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("is_down", [False, True])
 def test_a_table_that_goes_and_comes_back_later_is_read_again(broker, database, is_down):
@@ -312,7 +339,7 @@ def test_a_table_that_is_swapped_in_the_middle_of_its_snapshot_is_read_from_its_
 def test_a_state_from_before_tables_had_numbers_is_taken_as_it_is(broker, database, monkeypatch):
     database.run(*MADE)
     with monkeypatch.context() as patch:
-        patch.setattr(captures, "remembered", lambda state, *_: state)
+        patch.setattr(captures, "remembered", lambda state, *_, **__: state)
         patch.setattr(captures, "TableState", lambda number=None: captures.State().table("none"))
         with running(capture(broker, database)) as at_work:
             wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
