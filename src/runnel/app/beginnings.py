@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runnel.client.metadata import Place
 from runnel.graph.inputs import Input
@@ -52,28 +53,28 @@ def topics_of(inputs: Iterable[Input]) -> tuple[Topics, ...]:
 
 def topics_of_before(directory: Path) -> tuple[Topics, ...]:
     """The same of the view whose directory this is; none of one that is older than the file that tells."""
-    try:
-        told = json.loads((directory / DECLARED).read_text())
-    except FileNotFoundError:
-        return ()
     return tuple(
         Topics(number, each["name"], each.get("topics"))
-        for number, each in enumerate(told["inputs"])
+        for number, each in enumerate(_inputs_of_before(directory))
         if each["kind"] == "stream" or (each["kind"] == "table" and each["changes"])
     )
 
 
 def tables_of_before(directory: Path) -> tuple[tuple[int, str], ...]:
     """The tables that it joins, which have no position: the number of the input, and the topic."""
-    try:
-        told = json.loads((directory / DECLARED).read_text())
-    except FileNotFoundError:
-        return ()
     return tuple(
         (number, each["name"])
-        for number, each in enumerate(told["inputs"])
+        for number, each in enumerate(_inputs_of_before(directory))
         if each["kind"] == "table" and not each["changes"]
     )
+
+
+def _inputs_of_before(directory: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads((directory / DECLARED).read_text())["inputs"]
+    except FileNotFoundError:
+        return []
+    return found
 
 
 def begin_where_it_began(before: Path, own: Path, inputs: tuple[Topics, ...]) -> None:

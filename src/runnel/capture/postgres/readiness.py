@@ -207,7 +207,7 @@ class Readiness:
             raise TableMoved(self._address.shown, " ".join(str(error).split())) from None
         finally:
             if not self._connection.closed:
-                self._connection.execute("SET lock_timeout = 0")
+                self._connection.execute("RESET lock_timeout")
 
     def make_slot(self) -> Slot:
         found = self.slot()

@@ -69,13 +69,19 @@ def broker():
         yield broker
 
 
-@pytest.fixture
-def bench(broker, tmp_path):
-    topic = f"clicks-{next(names)}"
+def filled(broker, name):
+    """A topic with records."""
+    topic = f"{name}-{next(names)}"
     broker.create_topic(topic, 1)
     with Producer(broker.bootstrap) as producer:
         for n in range(ROWS):
             producer.submit(topic, b'{"n": %d}' % n)
+    return topic
+
+
+@pytest.fixture
+def bench(broker, tmp_path):
+    topic = filled(broker, "clicks")
     made = Bench(broker.bootstrap, topic, tmp_path)
     yield made
     made.cluster.close()
@@ -154,11 +160,7 @@ def test_a_row_that_compaction_has_removed_is_not_demanded(bench, monkeypatch):
 @pytest.fixture
 def table(broker, tmp_path):
     """One whose records, 0 to 5, are all rejected: they have no key. The batch has read it to its end."""
-    topic = f"names-{next(names)}"
-    broker.create_topic(topic, 1)
-    with Producer(broker.bootstrap) as producer:
-        for n in range(ROWS):
-            producer.submit(topic, b'{"n": %d}' % n)
+    topic = filled(broker, "names")
     columns = columns_of("n long", "a table")
     with Cluster(broker.bootstrap) as cluster:
         Partitions(tmp_path / "tables" / "1").write(Known(str(cluster.topic(topic).id), [(0, 1)]))
