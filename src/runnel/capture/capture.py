@@ -151,8 +151,7 @@ class Capture:
 
     def _finish_transaction(self, position: Position) -> None:
         """Before anything else, and with the tables as they were known when it was begun: what was counted then must
-        count again. Tables that are chosen since are captured from its end on. They are read then, as they are behind
-        it.
+        count again. Tables that are chosen since are captured from its end on, if they are read then.
         """
         if not position.index or self._source.counts_unchosen:
             return
@@ -163,7 +162,10 @@ class Capture:
             self._tell_rest(self._changes(position), position)
 
     def _tell_rest(self, changes: Changes, position: Position) -> None:
-        narrowed = Narrowed(changes, self.state.tables)
+        def is_read(table: TableId) -> bool:
+            return self._reading.mode is not Mode.NONE and not self._envelope.is_outbox(table)
+
+        narrowed = Narrowed(changes, position.index, self.state.tables, is_read)
         self._tell_before_reading(narrowed, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:

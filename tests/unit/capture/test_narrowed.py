@@ -27,8 +27,8 @@ def transaction(number, *events):
     return [Began(str(number), 0), *events, Ended(str(number), {"at": number}, 0)]
 
 
-def narrowed(*events):
-    changes = Narrowed(Given(*events), {str(CUSTOMERS.id)})
+def narrowed(*events, index=1, is_read=True):
+    changes = Narrowed(Given(*events), index, {str(CUSTOMERS.id)}, lambda _table: is_read)
     return [event for _ in events for event in changes.read(0.0)]
 
 
@@ -54,9 +54,25 @@ def test_a_table_that_was_not_said_to_have_come_before_does_not_come_before_the_
     assert narrowed(*transaction(7, Came(CUSTOMERS.id, 0, is_part=True)), *ours) == ours
 
 
+def test_a_table_whose_first_rows_are_behind_the_place_is_new_and_told_if_nothing_reads_it():
+    new = [Redefined(LOOSE, 0), row(LOOSE), Truncated(LOOSE, "", 0)]
+    whole = transaction(7, row(CUSTOMERS), *new, row(CUSTOMERS), row(LOOSE))
+    assert narrowed(*whole, is_read=False) == whole
+    assert narrowed(*whole, is_read=True) == transaction(7, row(CUSTOMERS), row(CUSTOMERS))
+
+
+def test_one_that_has_rows_before_the_place_was_not_chosen_then_and_is_not_told():
+    """Its rows do not count: in another life after this they would have to be left out again."""
+    rest = [row(CUSTOMERS), Redefined(LOOSE, 0), row(LOOSE), row(CUSTOMERS), row(LOOSE)]
+    told = transaction(8, row(CUSTOMERS), row(CUSTOMERS))
+    assert narrowed(*transaction(8, *rest), index=2, is_read=False) == told
+    before = transaction(7, Redefined(LOOSE, 0), row(LOOSE))
+    assert narrowed(*before, *transaction(8, *rest), index=1, is_read=False) == told
+
+
 def test_it_ends_with_the_transaction():
     ours = transaction(7, row(CUSTOMERS))
     assert narrowed(*ours, *transaction(8, row(CUSTOMERS))) == ours
     changes = Given()
-    Narrowed(changes, ()).close()
+    Narrowed(changes, 1, (), bool).close()
     assert changes.is_closed

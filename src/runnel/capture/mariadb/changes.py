@@ -37,7 +37,7 @@ AT_ONCE: Final = 4096  # events
 PASSED_SECONDS: Final = 1.0
 FOUR_GIB: Final = 1 << 32  # where the places of events begin again
 BODY: Final = binlog.HEADER + 8  # of a table map, behind the table's number
-UNCOUNTED: Final = (Began, Redefined, Gone, Came)
+NEVER_LAST: Final = (Began, Redefined, Gone, Came, Truncated)
 
 # What an XA transaction of this name did that was prepared before a place in a file of the log; None: nobody knows.
 Find: TypeAlias = Callable[[bytes, str, Place], Sequence[Item] | None]
@@ -141,8 +141,9 @@ class MariadbChanges:
             if self._telling is not None:
                 wanted = AT_ONCE - len(events)
                 found = list(islice(self._telling, wanted))
-                # a beginning that is told counts only with what it begins, and what became of tables with its end
-                while found and isinstance(found[-1], UNCOUNTED) and (more := next(self._telling, None)):
+                # a beginning that is told counts only with what it begins, and what became of tables with its end:
+                # a statement that empties one of which no row was told would not count again
+                while found and isinstance(found[-1], NEVER_LAST) and (more := next(self._telling, None)):
                     found.append(more)
                 events.extend(found)
                 if len(found) < wanted:

@@ -6,8 +6,8 @@ from contextlib import closing
 import pymysql
 import pytest
 
-from runnel.capture.events import Began, Change, Ended, Position
-from runnel.capture.mariadb import groups
+from runnel.capture.events import Began, Change, Ended, Gone, Position, Truncated
+from runnel.capture.mariadb import changes, groups
 from runnel.capture.mariadb.errors import StatementLogged
 from tests.contract.capture.captured_mariadb import changes_of, events_of, told
 
@@ -104,6 +104,24 @@ def test_an_alter_that_is_logged_in_two_phases_is_told_once_and_one_that_fails_n
 def test_a_truncated_table_is_told_though_it_is_gone_since(database, source, start):
     database.run("TRUNCATE TABLE t", "DROP TABLE t")
     assert told(events_of(database, source, start)) == [("t", "t"), ("gone", "t")]
+
+
+def test_no_reading_ends_between_what_a_statement_does_to_a_table_and_its_end(database, source, start, monkeypatch):
+    """Whoever went on there would not count it again, if no row of the table was told: it is not known."""
+    monkeypatch.setattr(changes, "AT_ONCE", 1)
+    readings = []
+
+    class Noted:
+        def __init__(self, reading):
+            self.close = reading.close
+            self.read = lambda seconds: readings.append(reading.read(seconds)) or readings[-1]
+
+    opened = source.changes
+    monkeypatch.setattr(source, "changes", lambda after: Noted(opened(after)))
+    database.run("TRUNCATE TABLE t", "DROP TABLE t")
+    events_of(database, source, start)
+    kinds = [[type(event) for event in events] for events in readings if events]
+    assert kinds == [[Began, Truncated, Ended], [Began, Gone, Ended]]
 
 
 def test_columns_that_change_in_the_middle_are_told_as_they_were(database, source, start):

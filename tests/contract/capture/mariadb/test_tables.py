@@ -26,6 +26,10 @@ pytestmark = pytest.mark.servers
 
 CHOSEN = Selection(tables=[r".*\.(items|loose)"])
 MADE = "CREATE TABLE {name} (id int PRIMARY KEY, v varchar(20))"
+OUTBOX = (
+    "CREATE TABLE outbox (id int, aggregatetype varchar(40), aggregateid varchar(40), type varchar(40),"
+    " payload varchar(40))"
+)
 PARTED = (
     "PARTITION BY RANGE ({key}) (PARTITION low VALUES LESS THAN (10), PARTITION middle VALUES LESS THAN (20),"
     " PARTITION high VALUES LESS THAN MAXVALUE)"
@@ -218,8 +222,7 @@ def test_a_table_that_gets_the_file_of_another_is_read_anew(tables, broker):
 
 def test_events_of_an_outbox_that_is_swapped_are_sent_once(database, broker):
     name = f"swapped-{database.schema}"
-    columns = ("id int", *(f"{each} varchar(40)" for each in ("aggregatetype", "aggregateid", "type", "payload")))
-    database.run(f"CREATE TABLE outbox ({', '.join(columns)})", f"INSERT INTO outbox VALUES {sent(1)}")
+    database.run(OUTBOX, f"INSERT INTO outbox VALUES {sent(1)}")
     outbox = Outbox(r".*\.outbox", topic=f"{name}.event.${{routedByValue}}")
     with captured(database, broker, name, Selection(tables=[r".*\.outbox"]), outbox=outbox) as rest:
         rest(1)
@@ -281,4 +284,33 @@ def test_a_table_that_goes_before_it_is_read_takes_nothing_of_others_with_it(tab
     items, spare = (topics[f"{name}.{tables.schema}.{table}"] for table in ("items", "spare"))
     assert [record.value["after"]["id"] for record in items] == [1, 2, *range(10, 20)]
     assert [record.op for record in spare] == [*["c"] * 10, "t"]
+    check_transactions(topics, name)
+
+
+@pytest.mark.parametrize("way", ["tables are not read", "an outbox is not"])
+def test_one_that_goes_on_inside_of_a_transaction_tells_all_of_a_table_whose_first_rows_are_behind_its_place(
+    tables, broker, monkeypatch, way
+):
+    """Nothing would read them later. So it is with a table that was made since, and one that was not chosen."""
+    monkeypatch.setattr(changes, "AT_ONCE", 5)
+    name, numbers = f"newest-{tables.schema}", range(10, 20)
+    outbox = Outbox(r".*\.outbox", topic=f"{name}.event.${{routedByValue}}")
+    options = {"outbox": outbox} if way == "an outbox is not" else {"snapshot": Mode.NONE}
+    assert not live(tables, broker, name, "items", **options)
+    tables.run(OUTBOX)
+    tables.execute(
+        *(f"INSERT INTO items VALUES ({number}, 'within')" for number in numbers),
+        *(f"INSERT INTO outbox VALUES {sent(number)}" for number in numbers),
+    )
+    chosen, inside = ["items"], []
+    while live(tables, broker, name, *chosen, die_at="capture.commit:after:1", **options):
+        with Cluster(broker.bootstrap) as cluster:
+            state = read_state(cluster, name)
+        if state.position.index:
+            chosen = ["items", "outbox"]
+            inside.append(f"{tables.schema}.outbox" in state.tables)
+    assert {*inside} == {False, True}
+    topics = committed(broker.bootstrap, f"{name}.")
+    told = topics[f"{name}.event.order" if "outbox" in options else f"{name}.{tables.schema}.outbox"]
+    assert len(told) == len(numbers)
     check_transactions(topics, name)
