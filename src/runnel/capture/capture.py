@@ -162,10 +162,7 @@ class Capture:
             self._tell_rest(self._changes(position), position)
 
     def _tell_rest(self, changes: Changes, position: Position) -> None:
-        def is_read(table: TableId) -> bool:
-            return self._reading.mode is not Mode.NONE and not self._envelope.is_outbox(table)
-
-        narrowed = Narrowed(changes, position.index, self.state.tables, is_read)
+        narrowed = Narrowed(changes, position.index, self.state.tables, self._is_read_anew)
         self._tell_before_reading(narrowed, position, lambda: self.state.is_between)
 
     def _begin_streaming(self, position: Position) -> None:

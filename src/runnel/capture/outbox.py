@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, NamedTuple
 from runnel.capture.errors import InvalidChoice, TableMissing
 from runnel.capture.events import Change
 from runnel.capture.forms import quoted
+from runnel.capture.names import REJECTED, can_be_topic
 from runnel.capture.outgoing import Headers, Outgoing, topic_part
 from runnel.capture.selection import Selected, Selection, compiled
 from runnel.capture.source import Source
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 INCREMENTAL: Final = "incremental"  # of a row that was read beside the changes, which may have sent it
 ROUTED: Final = "${routedByValue}"
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+LAST_TIME: Final = 2**63 - 1  # of a record, in milliseconds
 MILLIS: Final = {"io.debezium.time.MicroTimestamp": 1_000, "io.debezium.time.NanoTimestamp": 1_000_000}
 ZONED: Final = "io.debezium.time.ZonedTimestamp"
 
@@ -133,12 +135,14 @@ class Routing:
         headers = self._headers_of(row)
         key, value, time = _raw(self._key, row), self._value(row), self._millis(row, micros)
         route = _text(self._route, row)
-        if route:
-            out.add(self._outbox.topic.replace(ROUTED, topic_part(route)), key, value, time, headers, "outbox")
+        topic = self._outbox.topic.replace(ROUTED, topic_part(route or ""))
+        if route and can_be_topic(topic):
+            out.add(topic, key, value, time, headers, "outbox")
             return
-        reason = f"its {self._outbox.columns.route} is empty: there is no topic to send it to"
+        fault = "makes no name of a topic" if route else "is empty"
+        reason = f"its {self._outbox.columns.route} {fault}: there is no topic to send it to"
         told = (("runnel.topic", self._topic), ("runnel.reason", reason))
-        out.add(f"{self._topic}.rejected", key, value, time, (*headers, *told), "rejected")
+        out.add(f"{self._topic}{REJECTED}", key, value, time, (*headers, *told), "rejected")
 
     def _headers_of(self, row: Row) -> Headers:
         found = [("id", _text(self._id, row)), *((name, _text(cell, row)) for name, cell in self._headers)]
@@ -165,7 +169,7 @@ class Routing:
     def _is_json(self, payload: str) -> bool:
         try:
             json.loads(payload)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._router.say_once("a payload of outbox %s is no JSON, and was sent as text: %s", self._name, str(error))
             return False
         return True
@@ -178,7 +182,10 @@ class Routing:
         try:
             if name == ZONED:
                 return round(datetime.fromisoformat(text).timestamp() * 1000)
-            return int(text) // MILLIS.get(name, 1)
+            found = int(text) // MILLIS.get(name, 1)
+            if not 0 <= found <= LAST_TIME:
+                raise ValueError(text)
+            return found
         except ValueError:
             self._router.say_once("a time of outbox %s is none, and the commit's was taken: %s", self._name, text)
             return micros // 1000

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from runnel.capture.events import Position
 from runnel.capture.limits import BATCH_HEADER
+from runnel.capture.names import REJECTED
 from runnel.capture.outgoing import Headers, Outgoing, Page
 from runnel.client.bodies import OVERHEAD_BYTES
 from runnel.client.errors import RecordTooLarge
@@ -39,7 +40,7 @@ class Refused(NamedTuple):
 
 
 def topic_of(topic: str) -> str:
-    return f"{topic}.rejected"
+    return f"{topic}{REJECTED}"
 
 
 def size_of(key: str | bytes | None, value: str | bytes | None, headers: Headers) -> int:
@@ -88,7 +89,7 @@ def _told(value: str | bytes | None) -> dict[str, Any]:
     """What an envelope says of itself; nothing if it is none, as of an outbox."""
     try:
         found = json.loads(value or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if isinstance(found, dict) and "payload" in found and "schema" in found:
         found = found["payload"]

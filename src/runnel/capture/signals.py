@@ -93,7 +93,7 @@ def parse(key: bytes | None, value: bytes | None, name: str) -> Signal:
         raise BrokenSignal(f"its key is {_shown(key)}, and this capture is {name!r}")
     try:
         told = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BrokenSignal(f"{_shown(value)} is no JSON") from None
     if not isinstance(told, dict):
         raise BrokenSignal(f"{_shown(value)} is no object")

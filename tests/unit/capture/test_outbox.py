@@ -86,6 +86,16 @@ def test_an_event_without_an_aggregate_is_rejected():
     assert dict(headers)["runnel.reason"] == "its aggregatetype is empty: there is no topic to send it to"
 
 
+@pytest.mark.parametrize("aggregate", ["x" * 241, ".", ".."])
+def test_an_event_whose_aggregate_makes_no_name_of_a_topic_is_rejected(aggregate):
+    ((topic, [(_, _, _, headers)]),) = sent(other(aggregatetype=aggregate), topic="${routedByValue}").items()
+    assert topic == "p.public.outbox.rejected"
+    said = "its aggregatetype makes no name of a topic: there is no topic to send it to"
+    assert dict(headers)["runnel.reason"] == said
+    longest = "x" * 227
+    assert list(sent(other(aggregatetype=longest))) == [f"outbox.event.{longest}"]
+
+
 def test_columns_in_the_envelope_stand_beside_the_payload():
     placed = [Placed("type", "envelope", "eventType"), Placed("tenant", "envelope", "tenant")]
     ((_, value, _, headers),) = sent(placed=placed)["outbox.event.order"]
@@ -95,10 +105,11 @@ def test_columns_in_the_envelope_stand_beside_the_payload():
     assert value == '{"payload":{"total": 7},"eventType":"OrderPlaced","tenant":42}'
 
 
-def test_a_payload_that_is_no_json_is_expanded_to_text_and_that_is_said(caplog):
+@pytest.mark.parametrize("payload", ["{oops", "[" * 20_000])
+def test_a_payload_that_is_no_json_is_expanded_to_text_and_that_is_said(caplog, payload):
     placed = [Placed("tenant", "envelope", "tenant")]
-    ((_, value, _, _),) = sent(other(payload="{oops"), placed=placed, expand=True)["outbox.event.order"]
-    assert value == '{"payload":"{oops","tenant":42}'
+    ((_, value, _, _),) = sent(other(payload=payload), placed=placed, expand=True)["outbox.event.order"]
+    assert value == f'{{"payload":"{payload}","tenant":42}}'
     assert "a payload of outbox public.outbox is no JSON" in caplog.text
 
 
@@ -131,6 +142,8 @@ def test_a_payload_is_sent_as_it_is(form, value, sent_as):
         (INT64, 1_700_000_000_123, 1_700_000_000_123),
         (ZONED_TIMESTAMP, "2023-11-14T22:13:20.123456Z", 1_700_000_000_123),
         (STRING, "soon", MICROS // 1000),
+        (INT64, 2**63, MICROS // 1000),
+        (INT64, -1, MICROS // 1000),
         (STRING, None, MICROS // 1000),
     ],
 )

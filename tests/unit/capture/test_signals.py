@@ -55,6 +55,7 @@ def test_a_signal_is_one_of_debeziums(given, expected):
         ((None, b"{}"), "its key is empty"),
         ((b"shop", None), "empty is no JSON"),
         ((b"shop", b"hello"), "'hello' is no JSON"),
+        ((b"shop", b"[" * 20_000), "is no JSON"),
         ((b"shop", b"[]"), "is no object"),
         (record("log"), "its type is 'log': expected execute-snapshot, stop-snapshot"),
         ((b"shop", b'{"type": ["a"]}'), "its type is"),

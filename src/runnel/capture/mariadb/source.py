@@ -69,16 +69,20 @@ class MariadbSource:
         self._changes: MariadbChanges | None = None
         self._letters = Letters.AS_WRITTEN
         self._is_spelled = False  # as the server has it
+        self._is_begun = False  # the capture has a position
         self._chunks = Chunks(self._address, self._definitions)
         self._looking = Looking(self._address, server_id_of(f"{name} looking"))
         self.database = self._address.database
+
+    def recognize(self, position: Position) -> None:  # noqa: ARG002  # `changes` looks at it
+        self._is_begun = True
 
     def prepare(self) -> Position:
         with self._connected() as connection:
             readiness = Readiness(self._address, connection)
             readiness.check_server()
             tables = self._tables(connection)
-            if not tables:
+            if not tables and not self._is_begun:  # else the changes say that they are gone
                 known = [str(table.id) for table in catalog.tables(connection, self.database)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)

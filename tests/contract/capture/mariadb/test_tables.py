@@ -287,7 +287,7 @@ def test_a_table_that_goes_before_it_is_read_takes_nothing_of_others_with_it(tab
     check_transactions(topics, name)
 
 
-@pytest.mark.parametrize("way", ["tables are not read", "an outbox is not"])
+@pytest.mark.parametrize("way", ["tables are not read", "an outbox is not", "without a key it is not"])
 def test_one_that_goes_on_inside_of_a_transaction_tells_all_of_a_table_whose_first_rows_are_behind_its_place(
     tables, broker, monkeypatch, way
 ):
@@ -295,7 +295,11 @@ def test_one_that_goes_on_inside_of_a_transaction_tells_all_of_a_table_whose_fir
     monkeypatch.setattr(changes, "AT_ONCE", 5)
     name, numbers = f"newest-{tables.schema}", range(10, 20)
     outbox = Outbox(r".*\.outbox", topic=f"{name}.event.${{routedByValue}}")
-    options = {"outbox": outbox} if way == "an outbox is not" else {"snapshot": Mode.NONE}
+    options = {
+        "tables are not read": {"snapshot": Mode.NONE},
+        "an outbox is not": {"outbox": outbox},
+        "without a key it is not": {"snapshot": Mode.INCREMENTAL},
+    }[way]
     assert not live(tables, broker, name, "items", **options)
     tables.run(OUTBOX)
     tables.execute(
@@ -314,3 +318,15 @@ def test_one_that_goes_on_inside_of_a_transaction_tells_all_of_a_table_whose_fir
     told = topics[f"{name}.event.order" if "outbox" in options else f"{name}.{tables.schema}.outbox"]
     assert len(told) == len(numbers)
     check_transactions(topics, name)
+
+
+def test_a_capture_whose_only_table_is_gone_starts_says_so_and_reads_it_when_it_comes_back(tables, broker):
+    name, options = f"only-{tables.schema}", {"snapshot": Mode.INCREMENTAL}
+    assert not live(tables, broker, name, "items", **options)
+    tables.run("RENAME TABLE items TO away")
+    assert not live(tables, broker, name, "items", **options)
+    tables.run("RENAME TABLE away TO items", "INSERT INTO items VALUES (3, 'c')")
+    assert not live(tables, broker, name, "items", **options)
+    topic = committed(broker.bootstrap, f"{name}.")[f"{name}.{tables.schema}.items"]
+    assert "t" in [record.op for record in topic]
+    check(tables, broker, name, "it is back", ["items"])
