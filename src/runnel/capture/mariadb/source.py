@@ -17,6 +17,7 @@ from runnel.capture.errors import PositionLost, TableMissing
 from runnel.capture.events import Position
 from runnel.capture.forms import Binary, Decimals
 from runnel.capture.mariadb import catalog
+from runnel.capture.mariadb.cascades import Cascades
 from runnel.capture.mariadb.catalog import ListedTable
 from runnel.capture.mariadb.changes import Catalog, MariadbChanges
 from runnel.capture.mariadb.chunks import Chunks
@@ -71,6 +72,7 @@ class MariadbSource:
         self._is_spelled = False  # as the server has it
         self._is_begun = False  # the capture has a position
         self._chunks = Chunks(self._address, self._definitions)
+        self._cascades = Cascades()
         self._looking = Looking(self._address, server_id_of(f"{name} looking"))
         self.database = self._address.database
 
@@ -86,6 +88,8 @@ class MariadbSource:
                 known = [str(table.id) for table in catalog.tables(connection, self.database)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)
+            for table in tables:
+                self._cascades.say(connection, table.id)
             return Position(end_of_log(connection, self._address.shown).at())
 
     def tables(self) -> Sequence[TableId]:
@@ -209,6 +213,7 @@ class MariadbSource:
 
     def _define(self, told: TableMap) -> Shown:
         with self._address.telling():
+            self._cascades.say(self._definitions.connection, TableId(told.schema, told.name))
             return self._definitions.of_log(told)
 
     def _check_history(self, connection: Connection, after: Position, end: Taken) -> None:

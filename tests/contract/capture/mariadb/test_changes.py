@@ -304,6 +304,37 @@ def test_a_table_of_which_rows_go_at_once_is_to_be_read_anew_and_that_is_said(da
         assert said in caplog.messages
 
 
+FOREIGN = "CREATE TABLE child (id int PRIMARY KEY, p int, CONSTRAINT its_parent FOREIGN KEY (p) REFERENCES t (id)"
+IN_NO_LOG = (
+    "table {table}: what its foreign keys do to its rows is in no log, and not told: its_parent (ON DELETE CASCADE ON"
+    " UPDATE SET NULL, with t); delete or update such rows by statements of their own, before those that they"
+    " refer to"
+)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_what_a_foreign_key_does_to_rows_is_in_no_log_and_that_is_said_once(database, source, caplog, is_later):
+    made = f"{FOREIGN} ON DELETE CASCADE ON UPDATE SET NULL)"
+    start = source.prepare()
+    assert not caplog.messages
+    database.run(made)
+    if not is_later:
+        start = source.prepare()
+        source.prepare()
+    database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')", "INSERT INTO child VALUES (5, 1), (6, 2)")
+    database.run("DELETE FROM t WHERE id = 1", "UPDATE t SET id = 3")
+    found = changes_of(events_of(database, source, start))[4:]
+    assert found == [("d", {"id": 1, "v": "a"}, None), ("u", {"id": 2, "v": "b"}, {"id": 3, "v": "b"})]
+    assert database.rows("child") == [(6, None)]
+    assert caplog.messages == [IN_NO_LOG.format(table=database.table("child"))]
+
+
+def test_a_foreign_key_that_does_nothing_to_rows_is_not_said(database, source, caplog):
+    database.run(f"{FOREIGN} ON DELETE RESTRICT ON UPDATE NO ACTION)")
+    source.prepare()
+    assert not caplog.messages
+
+
 def test_what_the_log_tells_of_others_moves_the_position_on(database, source, start):
     database.server.run("CREATE DATABASE IF NOT EXISTS elsewhere", "CREATE OR REPLACE TABLE elsewhere.t (id int)")
     database.server.run("INSERT INTO elsewhere.t VALUES (1)", "FLUSH BINARY LOGS")

@@ -135,6 +135,14 @@ def test_a_table_whose_file_is_away_is_waited_for(database):
         source.chunk(table, None, 10, "away")
 
 
+def test_one_who_may_only_read_is_told_of_foreign_keys(database, user, caplog):
+    database.run("CREATE TABLE child (id int PRIMARY KEY, FOREIGN KEY (id) REFERENCES t (id) ON DELETE CASCADE)")
+    database.run(f"GRANT SELECT ON {database.schema}.* TO {user}@'%'")
+    database.run(f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user}@'%'")
+    database.source(url=database.server.url_of(database.schema, user, "right")).prepare()
+    assert any("child_ibfk_1 (ON DELETE CASCADE, with" in message for message in caplog.messages)
+
+
 def test_a_table_without_a_past_is_said(database, caplog):
     database.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE = Aria")
     with caplog.at_level(logging.WARNING):
