@@ -12,9 +12,11 @@ from typing import Final
 import pymysql  # type: ignore[import-untyped]
 
 from runnel.capture.errors import CannotCapture
+from runnel.capture.mariadb import catalog
 from runnel.capture.mariadb.catalog import ListedTable
 from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, identifier, number_of
 from runnel.capture.mariadb.errors import DatabaseRefused, NotReady
+from runnel.capture.mariadb.spelling import Letters
 
 LOGGER: Final = logging.getLogger(__name__)
 OLDEST: Final = (10, 5)  # the first whose log can tell the names of columns
@@ -38,7 +40,9 @@ class Readiness:
                 self._address.shown, f"it is MariaDB {version}", hint="10.5 or newer tells the names of columns"
             )
         self._check_settings()
+        self._check_replica()
         self._check_rights()
+        self._check_databases()
 
     def check_tables(self, tables: Sequence[ListedTable]) -> None:
         for table in tables:
@@ -78,6 +82,32 @@ class Readiness:
                 then="and let the writers connect again; the same belongs into my.cnf",
             )
 
+    def _check_replica(self) -> None:
+        """One that was promoted has no replication that runs."""
+        (_, running) = ask_one(self._connection, "SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        (is_logged,) = ask_one(self._connection, "SELECT @@GLOBAL.log_slave_updates")
+        if int(running) and is_logged != "1":
+            raise self._missing(
+                "it is a replica, and its log does not have what it replicates",
+                ["log_slave_updates = ON"],
+                verb="write",
+                then="under [mariadbd] in my.cnf, and restart the server",
+            )
+
+    def _check_databases(self) -> None:
+        """Those that the log has, or has not; it is the server's own word, which takes a right of its own."""
+        _, _, only, without, *_ = ask_one(self._connection, "SHOW MASTER STATUS")
+        letters = catalog.letters(self._connection)
+        found = left_out(self._address.database, only, without, letters)
+        if found is not None:
+            setting, verb, then = found
+            raise self._missing(
+                f"its log leaves out database {self._address.database}",
+                [f"{setting} = {self._address.database}"],
+                verb=verb,
+                then=f"{then} my.cnf, and restart the server",
+            )
+
     def _check_rights(self) -> None:
         granted = " ".join(str(grant) for (grant,) in ask(self._connection, "SHOW GRANTS"))
         rights = [
@@ -107,6 +137,22 @@ class Readiness:
 
     def _missing(self, what: str, statements: Sequence[str], *, verb: str = "run", then: str = "") -> NotReady:
         return NotReady(self._address.shown, what, statements, verb=verb, then=then)
+
+
+def left_out(database: str, only: str, without: str, letters: Letters) -> tuple[str, str, str] | None:
+    """The setting by which the log leaves out a database, and what is to be done with it. `only` are the databases that
+    it has, if there are any, or else `without` those that it has not; each with commas between them.
+    """
+
+    def has(names: str) -> bool:
+        wanted = {name.strip() for name in names.split(",")}
+        if letters is Letters.AS_WRITTEN:
+            return database in wanted
+        return database.lower() in {name.lower() for name in wanted}
+
+    if only:
+        return None if has(only) else ("binlog_do_db", "write", "as well under [mariadbd] in")
+    return ("binlog_ignore_db", "take", "out of") if has(without) else None
 
 
 def _listed(tables: Sequence[ListedTable]) -> str:

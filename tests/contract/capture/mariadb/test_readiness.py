@@ -43,6 +43,36 @@ def test_a_server_without_a_log_is_told():
         )
 
 
+def test_a_replica_whose_log_does_not_have_what_it_replicates_is_told_until_it_is_promoted(alone):
+    alone.run("CREATE DATABASE copied", "CREATE TABLE copied.t (id int PRIMARY KEY)")
+    source = MariadbSource(alone.url_of("copied"), "copied", lambda table: True)
+    alone.run("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'nobody'")
+    try:
+        source.prepare()
+        alone.run("START SLAVE SQL_THREAD")
+        error = missing(source)
+        assert (error.missing, error.hint) == (
+            "it is a replica, and its log does not have what it replicates",
+            "write log_slave_updates = ON under [mariadbd] in my.cnf, and restart the server",
+        )
+        alone.run("STOP SLAVE")
+        source.prepare()
+    finally:
+        alone.run("STOP SLAVE", "RESET SLAVE ALL", "DROP DATABASE copied")
+
+
+def test_a_log_that_leaves_out_the_database_is_told():
+    with mariadb_server({"binlog_do_db": "kept"}) as server:
+        for database in ("kept", "shop"):
+            server.run(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+        MariadbSource(server.url_of("kept"), "kept", lambda table: True).prepare()
+        error = missing(MariadbSource(server.url_of("shop"), "shop", lambda table: True))
+        assert (error.missing, error.hint) == (
+            "its log leaves out database shop",
+            "write binlog_do_db = shop as well under [mariadbd] in my.cnf, and restart the server",
+        )
+
+
 def test_settings_of_the_log_are_told_all_at_once(database):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     mending = (
