@@ -17,7 +17,7 @@ Permanent
 ├── UnknownAddress        of no kind of database that we know
 ├── NothingCaptured       no capture of that name has written anything
 ├── InvalidName           a name that cannot be part of the names of topics
-├── InvalidFilter         a condition for rows that the database does not understand
+├── InvalidFilter         a condition for rows that the database does not understand, or takes too long for
 ├── NoKey                 a table that cannot be read by chunks, because nothing tells its rows apart
 ├── TooLongWithoutKey     a table that must be read at once, and takes longer than a transaction may
 ├── BrokenSignal          a record of the signals' topic that says nothing that we know
@@ -170,11 +170,15 @@ class InvalidChoice(Permanent):
 
 
 class InvalidFilter(Permanent):
-    def __init__(self, table: str, where: str, reason: str) -> None:
-        super().__init__(
-            f'rows of "{table}" cannot be chosen by "{where}": {reason}',
-            hint="give a condition as it could stand behind WHERE in this database's SQL, such as id > 10",
-        )
+    def __init__(
+        self,
+        table: str,
+        where: str,
+        reason: str,
+        *,
+        hint: str = "give a condition as it could stand behind WHERE in this database's SQL, such as id > 10",
+    ) -> None:
+        super().__init__(f'rows of "{table}" cannot be chosen by "{where}": {reason}', hint=hint)
         self.table = table
         self.where = where
         self.reason = reason

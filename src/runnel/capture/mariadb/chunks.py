@@ -19,6 +19,9 @@ from runnel.capture.tables import Row, Table, TableId
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 GONE: Final = frozenset({1146, 1814})  # or its rows are, until a file is put in their place
 ALTERED: Final = 1412
+TOO_LONG: Final = 1969
+# A condition that fits few rows may look at all of them for a chunk, and no changes are told meanwhile.
+FILTER_SECONDS: Final = 60.0
 AWAY: Final = 2000  # the client's own errors begin here
 
 
@@ -73,13 +76,15 @@ class Chunks:
     ) -> list[Record] | None:
         """None where the table was altered since the transaction began."""
         try:
-            return ask(connection, query_of(found.table, found.kinds, after, limit, where))
+            return ask(connection, _limited(query_of(found.table, found.kinds, after, limit, where), where))
         except pymysql.MySQLError as error:
             number = number_of(error)
             if number == ALTERED:
                 return None
             if number in GONE:
                 raise self._missing(connection, found.table) from error
+            if where is not None and number == TOO_LONG:
+                raise _too_long(found.table, where) from error
             if where is not None and 1000 < number < AWAY:
                 raise InvalidFilter(str(found.table.id), where, reason_of(error)) from error
             raise
@@ -87,6 +92,19 @@ class Chunks:
     def _missing(self, connection: Connection, table: Table) -> TableMissing:
         known = [str(each.id) for each in catalog.tables(connection, table.id.schema)]
         return TableMissing(str(table.id), self._address.shown, known)
+
+
+def _limited(query: str, where: str | None) -> str:
+    return query if where is None else f"SET STATEMENT max_statement_time = {FILTER_SECONDS:g} FOR {query}"
+
+
+def _too_long(table: Table, where: str) -> InvalidFilter:
+    return InvalidFilter(
+        str(table.id),
+        where,
+        f"the rows of a chunk were not found within {FILTER_SECONDS:g} s, in which no changes are told",
+        hint="the filter needs an index: make one for it, or choose by the key",
+    )
 
 
 def _sees_all(_: str) -> bool:

@@ -65,6 +65,16 @@ def test_a_chunk_of_rows_that_fit_a_condition(database, source):
         assert source.chunk(table, None, 10, "again") is not None
 
 
+def test_a_condition_that_takes_too_long_is_told_to_need_an_index(database, source, monkeypatch):
+    monkeypatch.setattr(chunks, "FILTER_SECONDS", 0.1)
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)):
+        with pytest.raises(InvalidFilter, match=r"not found within 0\.1 s.*\(the filter needs an index"):
+            source.chunk(table, None, 10, "slow", "sleep(60) = 0")
+        assert source.chunk(table, None, 10, "again", "id > 1") is not None
+
+
 def test_chunks_of_wide_rows_have_few_of_them(database, source, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 50_000)
     database.run("CREATE TABLE wide (id int PRIMARY KEY, v text)")
