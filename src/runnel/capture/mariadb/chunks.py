@@ -9,7 +9,7 @@ import pymysql  # type: ignore[import-untyped]
 
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.mariadb import catalog
-from runnel.capture.mariadb.connections import Address, Connection, Record, ask, number_of, reason_of
+from runnel.capture.mariadb.connections import AWAY, Address, Connection, Record, ask, number_of, reason_of
 from runnel.capture.mariadb.definitions import Definitions, Described
 from runnel.capture.mariadb.queries import converter, query_of
 from runnel.capture.mariadb.snapshot import FEWEST, Taken, begin, next_count, source_of
@@ -22,7 +22,7 @@ ALTERED: Final = 1412
 TOO_LONG: Final = 1969
 # A condition that fits few rows may look at all of them for a chunk, and no changes are told meanwhile.
 FILTER_SECONDS: Final = 60.0
-AWAY: Final = 2000  # the client's own errors begin here
+CLIENT: Final = 2000  # where the client's own errors begin
 
 
 class Chunks:
@@ -85,7 +85,7 @@ class Chunks:
                 raise self._missing(connection, found.table) from error
             if where is not None and number == TOO_LONG:
                 raise _too_long(found.table, where) from error
-            if where is not None and 1000 < number < AWAY:
+            if where is not None and 1000 < number < CLIENT and number not in AWAY:
                 raise InvalidFilter(str(found.table.id), where, reason_of(error)) from error
             raise
 

@@ -26,10 +26,11 @@ PORT: Final = 3306
 PASSWORD_VARIABLE: Final = "MYSQL_PWD"
 SETTINGS: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 28800, net_write_timeout = 600,"
-    " tx_isolation = 'REPEATABLE-READ'"
+    " tx_isolation = 'REPEATABLE-READ', max_statement_time = 0"
 )
+# What passes: it is away, or has too much to do; somebody kept a lock, or has killed a statement.
 AWAY: Final = frozenset(
-    {1040, 1053, 1077, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1927, 2003, 2006, 2013}
+    {1040, 1053, 1077, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2003, 2006, 2013}
 )
 # No such column, no such table; it was altered since; its file is away, as before another one is put in its place.
 OUTDATED: Final = frozenset({1054, 1146, 1412, 1814})

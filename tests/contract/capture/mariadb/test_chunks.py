@@ -1,5 +1,6 @@
 """Chunks of a table beside the changes, and snapshots: rows at an exact place of the log."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.events import Change, Ended, Mark
 from runnel.capture.mariadb import chunks
-from runnel.capture.mariadb.errors import SnapshotOutdated
+from runnel.capture.mariadb.errors import DatabaseUnreachable, SnapshotOutdated
+from tests.contract.capture.captured_mariadb import wait_for
 
 pytestmark = pytest.mark.servers
 SECONDS = 60.0
@@ -73,6 +75,35 @@ def test_a_condition_that_takes_too_long_is_told_to_need_an_index(database, sour
         with pytest.raises(InvalidFilter, match=r"not found within 0\.1 s.*\(the filter needs an index"):
             source.chunk(table, None, 10, "slow", "sleep(60) = 0")
         assert source.chunk(table, None, 10, "again", "id > 1") is not None
+
+
+@pytest.mark.parametrize("where", [None, "sleep(60) = 0"])
+def test_a_statement_that_is_killed_is_tried_again_and_stops_no_snapshot(database, source, where):
+    database.run("CREATE VIEW slow AS SELECT id, v, sleep(60) AS n FROM t")
+    start = source.prepare()
+    table = source.table(database.table("slow" if where is None else "t"))
+    asked = "SELECT id FROM information_schema.PROCESSLIST WHERE info LIKE '%FROM `%' AND id <> connection_id()"
+
+    def kill():
+        wait_for(lambda: [database.run(f"KILL QUERY {id}") for (id,) in database.ask(asked)])
+
+    with closing(source.changes(start)), ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill)
+        with pytest.raises(DatabaseUnreachable, match="execution was interrupted"):
+            source.chunk(table, None, 10, "killed", where)
+        killed.result()
+        assert source.chunk(source.table(database.table("t")), None, 10, "again", "id > 1") is not None
+
+
+@pytest.mark.parametrize("where", [None, "id > 1"])
+@pytest.mark.parametrize("number", [1205, 1213])
+def test_a_lock_that_somebody_keeps_stops_no_snapshot(database, source, monkeypatch, number, where):
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    with closing(source.changes(start)):
+        monkeypatch.setattr(chunks, "query_of", lambda *_: f"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = {number}")
+        with pytest.raises(DatabaseUnreachable):
+            source.chunk(table, None, 10, "locked", where)
 
 
 def test_chunks_of_wide_rows_have_few_of_them(database, source, monkeypatch):

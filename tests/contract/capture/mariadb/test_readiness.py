@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from runnel.capture.errors import CannotCapture, TableMissing
+from runnel.capture.mariadb.connections import Address, ask_one
 from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SnapshotOutdated
 from runnel.capture.mariadb.source import MariadbSource
 from runnel.capture.opening import open_source
@@ -113,6 +114,13 @@ def test_each_right_that_is_missing_is_told_until_none_is(database, user):
     assert changes_of(events_of(database, source, start)) == [("c", None, {"id": 1})]
     with source.snapshot() as snapshot:
         assert list(snapshot.rows(snapshot.tables()[0])) == [[(1,)]]
+
+
+def test_a_limit_of_statements_is_none_of_a_capture(database, user):
+    database.run(f"GRANT SELECT ON {database.schema}.* TO {user}@'%'")
+    database.run(f"ALTER USER {user}@'%' WITH MAX_STATEMENT_TIME 0.5")
+    with closing(Address(database.server.url_of(database.schema, user, "right"), "shop").connect()) as connection:
+        assert float(ask_one(connection, "SELECT @@max_statement_time")[0]) == 0
 
 
 def test_a_wrong_password_is_told_without_it(database, user):
