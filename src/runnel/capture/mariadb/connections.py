@@ -32,6 +32,15 @@ SETTINGS: Final = (
 AWAY: Final = frozenset(
     {1040, 1053, 1077, 1080, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2003, 2006, 2013}
 )
+# Why a user may not log in, and what mends it: not from this host, an old password, a way we do not know, a lock.
+LOGGING_IN: Final = {
+    1130: "run CREATE USER {user} IDENTIFIED BY '...'; or one for this host, or see to the address",
+    1820: "run ALTER USER {user} IDENTIFIED BY '...'; with another password",
+    1862: "run ALTER USER {user} IDENTIFIED BY '...'; with another password",
+    2059: "run ALTER USER {user} IDENTIFIED VIA mysql_native_password USING PASSWORD('...');",
+    4151: "run ALTER USER {user} ACCOUNT UNLOCK;",
+}
+REFUSING: Final = frozenset({1044, 1045, 1049, 1698, *LOGGING_IN})
 # No such column, no such table; it was altered since; its file is away, as before another one is put in its place.
 OUTDATED: Final = frozenset({1054, 1146, 1412, 1814})
 FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
@@ -80,10 +89,24 @@ class Address:
                 read_timeout=READ_SECONDS,
                 program_name=self.application,
             )
+            self._check_kind(connection)
             ask(connection, SETTINGS)
         except (pymysql.MySQLError, OSError) as error:
             raise self._told_of_connecting(error) from error
         return connection
+
+    def _check_kind(self, connection: Connection) -> None:
+        """Before anything is set that only a MariaDB knows. What greets us may be something between us and it, which
+        gives a version of its own.
+        """
+        if is_mariadb(connection.get_server_info()):
+            return
+        (version,) = ask_one(connection, "SELECT VERSION()")
+        if not is_mariadb(version):
+            connection._force_close()
+            raise DatabaseRefused(
+                self.shown, f"it is no MariaDB, but {version}", hint="MySQL was not tried, and is not captured"
+            )
 
     def _secured(self) -> dict[str, Any]:
         """Where TLS is not asked for, it is used if the server has it, and nobody looks at whose it is."""
@@ -113,21 +136,23 @@ class Address:
         return DatabaseRefused(self.shown, reason, hint=self._hint(number))
 
     def _hint(self, number: int) -> str:
-        user = f"TO {account(self.user)};"
+        user = account(self.user)
         if number == 1227:
-            return f"run GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* {user}"
+            return f"run GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user};"
         if number in (1044, 1142):
-            return f"run GRANT SELECT ON {identifier(self.database)}.* {user}"
+            return f"run GRANT SELECT ON {identifier(self.database)}.* TO {user};"
         if number == 1049:
             return "see to the database's name in the address"
         if number in (1045, 1698):
             return f"see to the user and the password; {PASSWORD_VARIABLE} keeps it out of the address"
+        if number in LOGGING_IN:
+            return LOGGING_IN[number].format(user=user)
         if number == 1064:
             return "see to the condition that was given"
         return "this is unexpected: please report it"
 
     def _told_of_connecting(self, error: Exception) -> RunnelError:
-        if number_of(error) in (1044, 1045, 1049, 1698):
+        if number_of(error) in REFUSING:
             return DatabaseRefused(self.shown, reason_of(error), hint=self._hint(number_of(error)))
         if number_of(error) == NO_TLS:
             hint = "write ssl_cert and ssl_key under [mariadbd] in its my.cnf, or leave out ssl_... in the address"
@@ -156,6 +181,10 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     if "ssl_cert" in options:
         context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
     return context
+
+
+def is_mariadb(version: str) -> bool:
+    return "mariadb" in version.lower()
 
 
 def number_of(error: Exception) -> int:

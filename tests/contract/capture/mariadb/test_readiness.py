@@ -116,6 +116,16 @@ def test_each_right_that_is_missing_is_told_until_none_is(database, user):
         assert list(snapshot.rows(snapshot.tables()[0])) == [[(1,)]]
 
 
+@pytest.mark.parametrize(
+    ("change", "mended"), [("ACCOUNT LOCK", "ACCOUNT UNLOCK;"), ("PASSWORD EXPIRE", "IDENTIFIED BY")]
+)
+def test_one_who_may_not_log_in_any_more_is_not_waited_for(database, user, change, mended):
+    database.run(f"GRANT SELECT ON {database.schema}.* TO {user}@'%'", f"ALTER USER {user}@'%' {change}")
+    with pytest.raises(DatabaseRefused) as raised:
+        database.source(url=database.server.url_of(database.schema, user, "right")).prepare()
+    assert raised.value.hint.startswith(f"run ALTER USER '{user}'@'%' {mended}")
+
+
 def test_a_limit_of_statements_is_none_of_a_capture(database, user):
     database.run(f"GRANT SELECT ON {database.schema}.* TO {user}@'%'")
     database.run(f"ALTER USER {user}@'%' WITH MAX_STATEMENT_TIME 0.5")

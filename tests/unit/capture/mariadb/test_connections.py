@@ -1,9 +1,12 @@
 """Addresses are shown without their passwords."""
 
+from contextlib import contextmanager
+
+import pymysql
 import pytest
 
 from runnel.capture.mariadb.connections import Address, identifier, literal
-from runnel.capture.mariadb.errors import DatabaseRefused
+from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable
 from runnel.capture.mariadb.source import bytes_between, server_id_of
 
 
@@ -33,6 +36,68 @@ def test_an_address_that_is_none_is_told_without_its_password(url):
     with pytest.raises(DatabaseRefused, match="an address that cannot be read") as raised:
         Address(url, "shop")
     assert "s3cret" not in str(raised.value)
+
+
+class Answering:
+    """A connection to a server that greets with a version, says another one when it is asked, and sets nothing."""
+
+    def __init__(self, greeting: str, version: str) -> None:
+        self._greeting = greeting
+        self._version = version
+
+    def get_server_info(self):
+        return self._greeting
+
+    @contextmanager
+    def cursor(self):
+        yield self
+
+    def execute(self, query):
+        if "VERSION()" not in query:
+            raise pymysql.OperationalError(1193, "Unknown system variable")
+
+    def fetchall(self):
+        return [(self._version,)]
+
+    def _force_close(self): ...
+
+
+def connect(monkeypatch, found):
+    def answer(**_):
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(pymysql, "connect", answer)
+    Address("mariadb://me:s3cret@host/shop", "shop").connect()
+
+
+def test_another_server_than_mariadb_is_refused_before_anything_is_set(monkeypatch):
+    with pytest.raises(DatabaseRefused, match=r"it is no MariaDB, but 8\.4\.3 \(MySQL was not tried") as raised:
+        connect(monkeypatch, Answering("8.4.3", "8.4.3"))
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("greeting", ["5.5.5-10.11.6-MariaDB-log", "5.6.47.0"])  # the second is of a gateway before it
+def test_a_mariadb_is_known_by_its_greeting_or_by_its_own_word(monkeypatch, greeting):
+    with pytest.raises(DatabaseUnreachable, match="Unknown system variable"):
+        connect(monkeypatch, Answering(greeting, "10.11.6-MariaDB"))
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (1130, "run CREATE USER 'me'@'%' IDENTIFIED BY '...'; or one for this host, or see to the address"),
+        (1820, "run ALTER USER 'me'@'%' IDENTIFIED BY '...'; with another password"),
+        (1862, "run ALTER USER 'me'@'%' IDENTIFIED BY '...'; with another password"),
+        (2059, "run ALTER USER 'me'@'%' IDENTIFIED VIA mysql_native_password USING PASSWORD('...');"),
+        (4151, "run ALTER USER 'me'@'%' ACCOUNT UNLOCK;"),
+    ],
+)
+def test_one_who_may_not_log_in_is_told_what_to_do_and_not_waited_for(monkeypatch, number, hint):
+    with pytest.raises(DatabaseRefused, match="no") as raised:
+        connect(monkeypatch, pymysql.OperationalError(number, "no"))
+    assert raised.value.hint == hint
 
 
 def test_names_and_texts_are_quoted():
