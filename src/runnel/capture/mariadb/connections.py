@@ -40,6 +40,7 @@ LOGGING_IN: Final = {
     2059: "run ALTER USER {user} IDENTIFIED VIA mysql_native_password USING PASSWORD('...');",
     4151: "run ALTER USER {user} ACCOUNT UNLOCK;",
 }
+PACKAGE: Final = "package is required"
 REFUSING: Final = frozenset({1044, 1045, 1049, 1698, *LOGGING_IN})
 # No such column, no such table; it was altered since; its file is away, as before another one is put in its place.
 OUTDATED: Final = frozenset({1054, 1146, 1412, 1814})
@@ -93,6 +94,14 @@ class Address:
             ask(connection, SETTINGS)
         except (pymysql.MySQLError, OSError) as error:
             raise self._told_of_connecting(error) from error
+        except RuntimeError as error:  # PyMySQL has some ways to log in only with a further package
+            if PACKAGE not in str(error):
+                raise
+            raise DatabaseRefused(
+                self.shown,
+                reason_of(error),
+                hint="install it with pip where Runnel is, or " + LOGGING_IN[2059].format(user=account(self.user)),
+            ) from error
         return connection
 
     def _check_kind(self, connection: Connection) -> None:

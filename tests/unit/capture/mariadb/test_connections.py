@@ -1,9 +1,11 @@
 """Addresses are shown without their passwords."""
 
+import sys
 from contextlib import contextmanager
 
 import pymysql
 import pytest
+from pymysql import _auth
 
 from runnel.capture.mariadb.connections import Address, identifier, literal
 from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable
@@ -98,6 +100,26 @@ def test_one_who_may_not_log_in_is_told_what_to_do_and_not_waited_for(monkeypatc
     with pytest.raises(DatabaseRefused, match="no") as raised:
         connect(monkeypatch, pymysql.OperationalError(number, "no"))
     assert raised.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("package", "log_in"),
+    [
+        ("pynacl", lambda: _auth.ed25519_password(b"s3cret", bytes(32))),
+        ("cryptography", lambda: _auth.sha2_rsa_encrypt(b"s3cret", bytes(20), b"")),
+    ],
+)
+def test_a_way_to_log_in_for_which_a_package_is_missing_is_told(monkeypatch, package, log_in):
+    monkeypatch.setitem(sys.modules, "nacl", None)
+    monkeypatch.setattr(_auth, "_nacl_bindings", False)
+    monkeypatch.setattr(_auth, "_have_cryptography", False)
+    monkeypatch.setattr(pymysql, "connect", lambda **_: log_in())
+    with pytest.raises(DatabaseRefused, match=f"'{package}' package is required") as raised:
+        Address("mariadb://me:s3cret@host/shop", "shop").connect()
+    assert raised.value.hint == (
+        "install it with pip where Runnel is, or run ALTER USER 'me'@'%' IDENTIFIED VIA mysql_native_password USING"
+        " PASSWORD('...');"
+    )
 
 
 def test_names_and_texts_are_quoted():
