@@ -370,7 +370,13 @@ class MariadbChanges:
 
     def _refuse_statement(self, group: Group, query: binlog.Query) -> None:
         names = {*self._tables, *self._catalog.names}
-        if any(statements.mentions(query.text, each.name) for each in names):
+        written = statements.written_by(query.text, query.schema)
+        if written is None:
+            is_ours = any(statements.mentions(query.text, each.name) for each in names)
+        else:
+            table = self._spelling.of(written)
+            is_ours = table in names or self._catalog.chosen(table)
+        if is_ours:
             raise StatementLogged(self._catalog.shown, str(group.gtid), query.text[:200])
 
     def _pass(self, events: list[Event], *, is_more: bool, is_late: bool) -> None:

@@ -44,6 +44,32 @@ _PARTITIONS: Final = frozenset(
 )
 
 
+class _Form(NamedTuple):
+    """Of a statement that writes to one table: the words around its name. With others it may write to several."""
+
+    modifiers: frozenset[str]
+    before: str
+    must_have: bool  # the word before
+    behind: frozenset[str]
+    may_end: bool  # with the name
+
+
+_INSERT: Final = _Form(
+    frozenset({"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE"}),
+    "INTO",
+    False,
+    frozenset({"(", "VALUES", "VALUE", "SET", "SELECT", "WITH", "PARTITION"}),
+    False,
+)
+_DELETED: Final = frozenset({"WHERE", "ORDER", "LIMIT", "RETURNING"})
+_WRITING: Final = {
+    "INSERT": _INSERT,
+    "REPLACE": _INSERT,
+    "UPDATE": _Form(frozenset({"LOW_PRIORITY", "IGNORE"}), "", False, frozenset({"SET"}), False),
+    "DELETE": _Form(frozenset({"LOW_PRIORITY", "QUICK", "IGNORE"}), "FROM", True, _DELETED, True),
+}
+
+
 class Word(NamedTuple):
     text: str
     is_name: bool  # it was quoted: no word of the language
@@ -91,6 +117,23 @@ def mentions(sql: str, name: str) -> bool:
     return any(word.text.lower() == name.lower() for word in words_of(sql))
 
 
+def written_by(sql: str, schema: str) -> TableId | None:
+    """The one table whose rows a statement changes, whatever others it reads. None where that is not sure: several
+    tables, a way to write it that is not known here, words that only some servers read, letters that are not.
+    """
+    reading = _Reading(words_of(sql), schema)
+    form = _WRITING.get(reading.next())
+    if form is None or "/*!" in sql or "/*M!" in sql:
+        return None
+    while reading.peek() in form.modifiers:
+        reading.next()
+    if form.before and not reading.skip(form.before) and form.must_have:
+        return None
+    table = reading.name() if reading.is_at_name else None
+    is_sure = reading.peek() in form.behind or (reading.is_over and form.may_end)
+    return table if is_sure and table is not None and "\ufffd" not in f"{table.schema}{table.name}" else None
+
+
 def effects_of(sql: str, schema: str) -> list[Effect]:
     """`schema` is the one that names without one are in. A whole schema that is gone has a table without a name."""
     reading = _Reading(_without_settings(words_of(sql)), schema)
@@ -130,6 +173,11 @@ class _Reading:
             return False
         self.at += len(words)
         return True
+
+    @property
+    def is_at_name(self) -> bool:
+        """A word that may be a name, as signs are not."""
+        return not self.is_over and (self._words[self.at].is_name or self._words[self.at].text[0].isalnum())
 
     def name(self) -> TableId:
         first = self._text()

@@ -301,3 +301,27 @@ def test_a_statement_instead_of_rows_is_an_error_if_it_is_about_what_is_captured
     assert not rows_of(read(log.begin(11), log.query("INSERT INTO other VALUES (1)"), log.query("COMMIT")))
     with pytest.raises(StatementLogged):
         read(log.begin(12), log.query("INSERT INTO t VALUES (1)"), log.query("COMMIT"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_refused"),
+    [
+        ("REPLACE INTO percona.checksums SELECT * FROM s.t", False),
+        ("INSERT INTO elsewhere.t VALUES (1)", False),
+        ("DELETE FROM elsewhere.t WHERE a IN (SELECT id FROM s.t)", False),
+        ("INSERT INTO s.t SELECT * FROM elsewhere.t", True),
+        ("/* x */ insert low_priority ignore `t` SET id = 1", True),
+        ("UPDATE elsewhere.u, t SET t.id = 1", True),
+        ("WITH u AS (SELECT 1) DELETE FROM t", True),
+        ("SET STATEMENT a=1 FOR INSERT INTO t VALUES (1)", True),
+    ],
+)
+def test_a_statement_instead_of_rows_is_about_the_table_that_it_writes_to(log, sql, is_refused):
+    known = Catalog("here", lambda table: table == ("s", "t"), define, lambda _: None, [TableId("s", "t")])
+    packets = [log.begin(11), log.query(sql), log.query("COMMIT")]
+    changes = MariadbChanges(Given(*packets), known, 1, Position(AT))
+    if is_refused:
+        with pytest.raises(StatementLogged):
+            changes.read(0.0)
+    else:
+        assert [type(event) for event in changes.read(0.0)] == [Passed]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.capture.mariadb.statements import Doing, changes_rows, effects_of, mentions
+from runnel.capture.mariadb.statements import Doing, changes_rows, effects_of, mentions, written_by
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,49 @@ def test_statements_that_change_rows_are_known_by_their_first_word():
     assert not changes_rows("GRANT INSERT ON t TO x")
     assert mentions("INSERT INTO `T` VALUES ('u')", "t")
     assert not mentions("INSERT INTO `T` VALUES ('u')", "u")
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("INSERT INTO t VALUES (1)", "s.t"),
+        ("insert t value (1)", "s.t"),
+        ("INSERT/* a */LOW_PRIORITY IGNORE -- b\n INTO `a b` . `c``d` (x) SELECT * FROM t", "a b.c`d"),
+        ("INSERT HIGH_PRIORITY other.t SET a = 1 ON DUPLICATE KEY UPDATE a = 2", "other.t"),
+        ("INSERT INTO t PARTITION (p) VALUES (1)", "s.t"),
+        ("INSERT INTO t WITH u AS (SELECT 1) SELECT * FROM u", "s.t"),
+        ("REPLACE DELAYED INTO percona.checksums (db) SELECT 'shop' FROM shop.orders", "percona.checksums"),
+        ("UPDATE LOW_PRIORITY IGNORE other.t SET a = (SELECT b FROM t)", "other.t"),
+        ("DELETE QUICK FROM other.t WHERE a IN (SELECT b FROM t)", "other.t"),
+        ("UPDATE `t` SET a = 1", "s.t"),
+        ("DELETE FROM t", "s.t"),
+        ("INSERT quick VALUES (1)", "s.quick"),
+    ],
+)
+def test_the_table_that_a_statement_writes_to(sql, table):
+    assert str(written_by(sql, "s")) == table
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH u AS (SELECT 1) UPDATE other.t, t SET t.a = 1",
+        "UPDATE other.t, t SET t.a = 1",
+        "UPDATE other.t JOIN t SET t.a = 1",
+        "UPDATE other.t AS u SET a = 1",
+        "DELETE t FROM other.t JOIN t",
+        "DELETE FROM other.t, t USING other.t JOIN t",
+        "DELETE FROM other.t `t` USING t",
+        "DELETE HISTORY FROM t",
+        "INSERT INTO /*!999999 other. */ t VALUES (1)",
+        "INSERT INTO /*M!100100 other. */ t VALUES (1)",
+        "INSERT INTO other€.t VALUES (1)",
+        "INSERT INTO €.t VALUES (1)",
+        "INSERT INTO `\ufffd` VALUES (1)",
+        "INSERT INTO",
+        "LOAD DATA INFILE 'x' INTO TABLE other.t",
+        "SET STATEMENT a=1 FOR INSERT INTO other.t VALUES (1)",
+    ],
+)
+def test_where_it_is_not_sure_which_table_a_statement_writes_to_it_is_none(sql):
+    assert written_by(sql, "s") is None
