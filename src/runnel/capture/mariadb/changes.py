@@ -194,6 +194,8 @@ class MariadbChanges:
             )
 
     def _begin(self, beginning: binlog.Beginning, seconds: int) -> None:
+        if self._group is not None:  # its end is missing, as where the server was cut off: it was not committed
+            self._undo(self._group, None)
         gtid = beginning.gtid
         told = self._known.get(gtid.domain)
         is_known = told is not None and gtid.number <= told.number

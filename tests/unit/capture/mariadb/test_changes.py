@@ -105,6 +105,15 @@ def test_a_large_transaction_that_was_rolled_back_is_an_error(log, monkeypatch):
         read(*packets, log.query("ROLLBACK"))
 
 
+def test_a_transaction_whose_end_is_missing_is_not_told_and_is_an_error_if_some_of_it_was(log, monkeypatch):
+    packets = [log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.rotate(), log.begin(11), log.table(),
+               log.rows(WRITE, (2, "b")), log.xid()]  # fmt: skip
+    assert rows_of(read(*packets)) == [("c", None, (2, "b"))]
+    monkeypatch.setattr(groups, "HELD_BYTES", 10)
+    with pytest.raises(LogUnreadable, match="the large transaction 0-1-11 was rolled back in part"):
+        read(*packets)
+
+
 def large(log, number, *ends):
     """A transaction that goes out before its end, of a table of others."""
     rows = [log.table(8, name=b"other"), log.rows(WRITE, (1, "a"), number=8)]
