@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from runnel.capture.errors import PositionLost, TableMissing
 from runnel.capture.events import Position
@@ -35,6 +35,7 @@ from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
 
 Chosen = Callable[[TableId], bool]
+LAST_ASKED: Final = 2**32 - 1  # place of which the server says what is before it
 FIRST_SERVER, SERVERS = 1_000_000_000, 3_000_000_000  # among which a reader's own number is
 
 
@@ -225,9 +226,11 @@ class MariadbSource:
             return
         if file > end.file:
             raise PositionLost(self._address.shown, f"its log does not have the file {file}: it was begun anew")
-        files = {str(name) for name, *_ in ask(connection, "SHOW BINARY LOGS")}
-        if file not in files:
+        sizes = {str(name): int(size) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")}
+        if file not in sizes:
             return  # whoever reads is told whether something is missing
+        if LAST_ASKED < pos <= sizes[file]:
+            return  # behind a very large transaction; that the file is so long is all that the server says of it
         (found,) = ask_one(connection, f"SELECT BINLOG_GTID_POS({literal(file)}, {pos})")
         if found is None or place_of(str(found)) != place_of(gtid):
             raise PositionLost(

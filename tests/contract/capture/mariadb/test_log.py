@@ -1,5 +1,6 @@
 """A log that is not the one that was read from, or has lost a part, is never read as if it were."""
 
+import os
 from contextlib import closing
 
 import pytest
@@ -81,6 +82,21 @@ def test_a_log_that_was_begun_anew_is_refused_though_its_numbers_come_again(data
         database.run(f"INSERT INTO t VALUES ({number})")
     with pytest.raises(PositionLost):
         read(source, start)
+
+
+def test_a_place_behind_four_gigabytes_is_one_of_a_file_that_is_so_long(database):
+    source = database.source()
+    start = source.prepare()
+    database.run("FLUSH BINARY LOGS")
+    path = database.server.directory / "data" / start.at["file"]
+    size = path.stat().st_size
+    os.truncate(path, 2**32 + 1_000)  # as if a large transaction were in it
+    try:
+        source.changes(Position({**start.at, "pos": 2**32 + 999})).close()
+        with pytest.raises(PositionLost, match="begun anew"):
+            source.changes(Position({**start.at, "pos": 2**32 + 1_001}))
+    finally:
+        os.truncate(path, size)
 
 
 def test_reading_goes_on_when_the_server_was_restarted(database):
