@@ -307,6 +307,8 @@ class MariadbChanges:
                 f"table {told.schema}.{told.name} was written without the names of its columns",
                 hint="run SET GLOBAL binlog_row_metadata = 'FULL'; then `runnel capture remove`, and begin anew",
             )
+        if told.is_sequence:
+            return None
         try:
             return self._catalog.define(told)
         except UnknownType as error:

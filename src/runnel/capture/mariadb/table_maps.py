@@ -28,11 +28,28 @@ class LoggedColumn(NamedTuple):
     shape: int
 
 
+SEQUENCE: Final = (
+    "next_not_cached_value",
+    "minimum_value",
+    "maximum_value",
+    "start_value",
+    "increment",
+    "cache_size",
+    "cycle_option",
+    "cycle_count",
+)
+
+
 class TableMap(NamedTuple):
     schema: str
     name: str
     columns: tuple[LoggedColumn, ...]
     key: tuple[int, ...]
+
+    @property
+    def is_sequence(self) -> bool:
+        """By its columns, which a sequence has in any server: what the catalog says of it may be of another one."""
+        return tuple(column.name for column in self.columns) == SEQUENCE
 
 
 class Type(IntEnum):

@@ -204,6 +204,21 @@ def test_a_table_without_a_key_that_comes_into_an_incremental_capture_is_said_an
     assert len([message for message in caplog.messages if "late only changes are told from now on" in message]) == 1
 
 
+def test_sequences_are_no_tables_that_are_captured(database, broker):
+    name = f"numbered-{database.schema}"
+    database.run("CREATE SEQUENCE counter CACHE 1", "CREATE TABLE items (id int PRIMARY KEY)")
+    with captured(database, broker, name, Selection()) as rest:
+        rest(1)
+        database.run("INSERT INTO items VALUES (nextval(counter))", "RENAME TABLE counter TO other")
+        database.run("CREATE SEQUENCE counter", "DO nextval(counter)", "ALTER SEQUENCE counter RESTART 7")
+        rest(1)
+        database.run("INSERT INTO items VALUES (9 + nextval(other))", "DROP SEQUENCE counter", "DROP TABLE other")
+        rest(1)
+        check(database, broker, name, "numbered", ("items",))
+    topics = committed(broker.bootstrap, f"{name}.{database.schema}.")
+    assert list(topics) == [f"{name}.{database.schema}.items"]
+
+
 def test_a_table_that_gets_the_file_of_another_is_read_anew(tables, broker):
     name, data = f"file-{tables.schema}", tables.server.directory / "data" / tables.schema
     with captured(tables, broker, name) as rest:
