@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from runnel.capture.sqlite.connecting import reading, writing
-from runnel.capture.sqlite.names import Names, quoted_name
+from runnel.capture.sqlite.names import PREFIX, Names, quoted_name
 from runnel.capture.sqlite.shapes import Shape, shape_of, tables_of
 from runnel.capture.sqlite.triggers import Entry, Triggers, log_columns
 from runnel.capture.tables import TableId
@@ -204,12 +204,13 @@ class Keeping:
         return {name for name, _ in self._triggers_on(shape.table)} >= set(wanted)
 
     def _has_first_word(self, number: int, shape: Shape) -> bool:
-        """Whether our triggers are there, and no others are newer. SQLite calls the newest first: a change that another
-        trigger makes to a row is told of after the one that called it, as long as that is ours.
+        """Whether our triggers are there, and none of people's are newer. SQLite calls the newest first: a change that
+        another trigger makes to a row is told of after the one that called it, as long as that is ours. Those of other
+        captures change no rows: which of two captures comes first does not matter, and they would never agree on it.
         """
         wanted = set(Triggers(self._names, number, shape).names)
         found = self._triggers_on(shape.table)
-        others = [place for name, place in found if not name.startswith(self._names.prefix)]
+        others = [place for name, place in found if not name.startswith(PREFIX)]
         own = [place for name, place in found if name in wanted]
         return len(own) == len(wanted) and (not others or min(own) > max(others))
 
