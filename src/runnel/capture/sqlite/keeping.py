@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from runnel.capture.errors import DatabaseUnusable
 from runnel.capture.sqlite.connecting import reading, writing
 from runnel.capture.sqlite.names import PREFIX, Names, quoted_name
 from runnel.capture.sqlite.shapes import Shape, shape_of, tables_of
@@ -66,6 +67,7 @@ class Keeping:
             return
         with durable("capture.sqlite.make"), writing(self._connection):
             if not self.is_made():
+                self._refuse_other_letters()
                 self._make_log()
             self._follow(tells_rows=False, read=read)
 
@@ -100,14 +102,27 @@ class Keeping:
         """Everything of this capture's: nothing is left."""
         with durable("capture.sqlite.remove"), writing(self._connection):
             for kind in ("trigger", "table"):
-                found = self._connection.execute(
-                    "SELECT name FROM sqlite_master WHERE type = ? AND substr(name, 1, ?) = ?",
-                    [kind, len(self._names.prefix), self._names.prefix],
-                ).fetchall()
+                found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = ?", [kind]).fetchall()
                 for (name,) in found:
-                    self._connection.execute(f"DROP {kind.upper()} {quoted_name(name)}")
+                    if self._names.has(kind, name):
+                        self._connection.execute(f"DROP {kind.upper()} {quoted_name(name)}")
 
     # --- inside
+
+    def _refuse_other_letters(self) -> None:
+        found = self._connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE",
+            [f"{self._names.prefix}log"],
+        ).fetchone()
+        if found is not None and not self._names.has("table", found[0]):
+            (path,) = self._connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+            other = found[0].removeprefix(PREFIX).removesuffix("_log")
+            raise DatabaseUnusable(
+                path,
+                f'is captured as "{other}", and the tables of a capture "{self._names.capture}" would have the same '
+                "names: SQLite takes small and capital letters for the same",
+                hint=f"give this capture another name, or remove the other: `runnel capture remove {other} {path}`",
+            )
 
     def _make_log(self) -> None:
         execute = self._connection.execute

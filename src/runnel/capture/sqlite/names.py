@@ -1,10 +1,19 @@
-"""What our tables and triggers are called: all begin with `_runnel_<capture>_`, so that nothing is left behind."""
+"""What our tables and triggers are called: all begin with `_runnel_<capture>_`, so that nothing is left behind.
+
+What follows tells whose they are: those of a capture "shop_app" begin as those of "shop" do. SQLite takes small and
+capital letters for the same, so that two captures whose names differ in those alone would have the same tables.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 PREFIX = "_runnel_"
+OWN = {
+    "table": re.compile(r"log|shapes|noted_\d+"),
+    "trigger": re.compile(r"\d+_(insert|update|insert_before|update_before|delete)"),
+}
 
 
 def quoted_name(name: str) -> str:
@@ -26,6 +35,10 @@ class Names:
     @property
     def prefix(self) -> str:
         return f"{PREFIX}{self.capture}_"
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether a table or a trigger, by its plain name, is one of this capture's."""
+        return name.startswith(self.prefix) and OWN[kind].fullmatch(name, len(self.prefix)) is not None
 
     @property
     def log(self) -> str:

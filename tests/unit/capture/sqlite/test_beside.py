@@ -2,6 +2,7 @@
 
 import pytest
 
+from runnel.capture.errors import DatabaseUnusable
 from runnel.capture.events import Change, Position
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import SqliteSource
@@ -63,7 +64,9 @@ def test_two_captures_that_run_at_the_same_time_settle_and_get_all_changes(order
 
 def test_two_captures_have_the_first_word_before_a_trigger_that_comes_later(orders, reader):
     both = [reader("shop"), reader("other")]
-    orders.write("CREATE TRIGGER shout AFTER INSERT ON orders BEGIN UPDATE orders SET name = 'A' WHERE id = NEW.id; END")
+    orders.write(
+        "CREATE TRIGGER shout AFTER INSERT ON orders BEGIN UPDATE orders SET name = 'A' WHERE id = NEW.id; END"
+    )
     for number in range(ROUNDS):
         for each in both:
             each.read()
@@ -72,3 +75,42 @@ def test_two_captures_have_the_first_word_before_a_trigger_that_comes_later(orde
         each.read()
     assert [shapes(orders, each.name) for each in both] == [2, 2]
     assert [each.rows for each in both] == [[(number, name) for number in range(ROUNDS) for name in "aA"]] * 2
+
+
+@pytest.mark.parametrize(
+    "other", ["shop_app", "shop_2", "shop_log", "shop_noted", "shop_noted_1", "shop_1_insert", "shop_"]
+)
+def test_to_remove_a_capture_leaves_one_whose_name_begins_with_its_own(orders, reader, other):
+    before = orders.trace()
+    beside = reader(other)
+    with_other = orders.trace()
+    shop = reader("shop")
+    orders.write("INSERT INTO orders VALUES (1, 'a')")
+    shop.source.remove()
+    assert orders.trace() == with_other
+    orders.write("INSERT INTO orders VALUES (2, 'b')")
+    beside.read()
+    assert beside.rows == [(1, "a"), (2, "b")]
+    shop.source.prepare()
+    beside.source.remove()
+    orders.write("INSERT INTO orders VALUES (3, 'c')")
+    shop.source.remove()
+    assert orders.trace() == before
+
+
+def test_a_table_of_peoples_is_not_removed_whatever_its_name_begins_with(orders, reader):
+    orders.write("CREATE TABLE _runnel_shop_notes (id)")
+    before = orders.trace()
+    reader("shop").source.remove()
+    assert orders.trace() == before
+
+
+def test_a_name_that_differs_from_another_captures_by_its_capital_letters_alone_is_refused(orders, reader):
+    reader("shop")
+    before = orders.trace()
+    with pytest.raises(
+        DatabaseUnusable, match=r'is captured as "shop", and the tables of a capture "Shop" would have'
+    ) as told:
+        reader("Shop")
+    assert "runnel capture remove shop " in str(told.value)
+    assert orders.trace() == before
