@@ -12,7 +12,6 @@ The time of the position's line must be what it was: where it is another, the fi
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections import deque
@@ -37,6 +36,7 @@ from runnel.capture.forms import Binary
 from runnel.capture.sqlite.connecting import told
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
+from runnel.capture.sqlite.opened import OpenFile
 from runnel.capture.sqlite.triggers import Entry
 from runnel.capture.tables import Table, TableId
 
@@ -81,7 +81,7 @@ class SqliteChanges:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        path: str,
+        file: OpenFile,
         keeping: Keeping,
         names: Names,
         after: Position,
@@ -89,7 +89,8 @@ class SqliteChanges:
         mode: Binary,
     ) -> None:
         self._connection = connection
-        self._path = path
+        self._file = file
+        self._path = file.path
         self._keeping = keeping
         self._names = names
         self._mode = mode
@@ -115,10 +116,11 @@ class SqliteChanges:
     def read(self, seconds: float) -> Sequence[Event]:
         deadline = time.monotonic() + seconds
         while True:
-            with told(self._path):
-                found = self._look()
-            if found:
-                return found
+            if self._file.check():
+                with told(self._path):
+                    found = self._look()
+                if found:
+                    return found
             if time.monotonic() >= deadline:
                 return ()
             time.sleep(POLL_SECONDS)
@@ -166,7 +168,7 @@ class SqliteChanges:
         """Whether anybody has committed anything since the last look. To ask SQLite takes a lock, at which a writer
         fails that does not wait, unless the journal is a WAL: then the file's time is looked at first.
         """
-        seen = self._stamp()
+        seen = self._file.stamp()
         if seen is not None and seen == self._seen and time.time() - seen[0] / 1e9 > FRESH_SECONDS:
             return False
         self._seen = seen
@@ -174,12 +176,6 @@ class SqliteChanges:
         is_news = version != self._version
         self._version = version
         return bool(is_news)
-
-    def _stamp(self) -> tuple[int, int] | None:
-        if os.path.exists(f"{self._path}-wal"):
-            return None
-        found = os.stat(self._path)
-        return found.st_mtime_ns, found.st_size
 
     def _follow(self) -> None:
         """Tables are looked at until nothing is to be done: somebody may have changed them while we did it."""

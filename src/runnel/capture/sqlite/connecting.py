@@ -15,12 +15,12 @@ from runnel.capture.errors import (
     NotADatabase,
     PositionLost,
 )
+from runnel.capture.sqlite.errors import FileReplaced
 from runnel.capture.sqlite.names import PREFIX
 from runnel.errors import RunnelError
 
 PATIENCE = 60.0  # seconds that another writer may take
 UNUSABLE = {  # what SQLite's codes begin with: what is wrong with the file, and what to do
-    "SQLITE_READONLY_DBMOVED": ("was moved or deleted", "put it back, or give the path where it is now"),
     "SQLITE_READONLY": (
         "may not be written",
         "let this user write the file and its directory: triggers and a change log are made in it",
@@ -66,6 +66,8 @@ def _in_our_words(path: str, patience: float, code: str, reason: str) -> RunnelE
         return DatabaseBusy(path, patience)
     if code == "SQLITE_NOTADB":
         return NotADatabase(path, "SQLite")
+    if code == "SQLITE_READONLY_DBMOVED":
+        return FileReplaced(path) if os.path.exists(path) else DatabaseMissing(path)
     if code == "SQLITE_FULL":
         return DiskFull(path)
     if code == "SQLITE_ERROR" and reason.startswith("no such table:") and PREFIX in reason:

@@ -20,9 +20,11 @@ from runnel.capture.forms import Binary
 from runnel.capture.source import Chunk, Snapshot
 from runnel.capture.sqlite.changes import SqliteChanges, last_line, position_at
 from runnel.capture.sqlite.chunks import Chunks
-from runnel.capture.sqlite.connecting import connect, reading, told
+from runnel.capture.sqlite.connecting import reading, told
+from runnel.capture.sqlite.errors import FileReplaced
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
+from runnel.capture.sqlite.opened import open_file
 from runnel.capture.sqlite.shapes import shape_of, tables_of
 from runnel.capture.sqlite.snapshot import snapshot_of
 from runnel.capture.tables import Row, Table, TableId
@@ -56,12 +58,11 @@ class SqliteSource:
         self.database = os.path.splitext(os.path.basename(self._path))[0]
         self._names = Names(name)
         self._mode = binary
-        self._connection = connect(self._path)
-        self._keeping = Keeping(self._connection, self._names, chosen)
-        self._chunks = Chunks(self._path, self._connection, self._keeping, self._names, binary)
+        self._chosen = chosen
         self._changes: SqliteChanges | None = None
         self._read: int | None = None  # the line up to which the log was read
         self._trimmed = (0, 0.0)  # up to which line, and when
+        self._open()
 
     def close(self) -> None:
         self._connection.close()
@@ -70,6 +71,7 @@ class SqliteSource:
         """OtherDatabase, if a position is of another file. Its change log tells, which goes with a file that is moved
         or copied. `prepare` knows from here on what was read.
         """
+        self._open_again()
         with told(self._path):
             if not self._keeping.is_made():
                 reason = "it has no change log of this capture"
@@ -81,6 +83,8 @@ class SqliteSource:
         raise OtherDatabase(self._names.capture, self._path, reason)
 
     def prepare(self) -> Position:
+        if self._read is None:
+            self._open_again()
         with told(self._path):
             self._keeping.make(self._read)
             line, days = last_line(self._connection, self._names)
@@ -101,7 +105,7 @@ class SqliteSource:
     def changes(self, after: Position, until: Position | None = None) -> SqliteChanges:
         with told(self._path):
             self._changes = SqliteChanges(
-                self._connection, self._path, self._keeping, self._names, after, until, self._mode
+                self._connection, self._file, self._keeping, self._names, after, until, self._mode
             )
             return self._changes
 
@@ -115,6 +119,8 @@ class SqliteSource:
 
     def chunk(self, table: Table, after: Row | None, limit: int, tag: str, where: str | None = None) -> Chunk | None:
         assert self._changes is not None  # they are open
+        if not self._file.is_there():
+            return None
         with told(self._path):
             found = self._chunks.read(table, after, limit, where)
         if found is None:
@@ -128,7 +134,7 @@ class SqliteSource:
         """Trims the log now and then; if somebody else is writing, the next time."""
         line, now = position.at["id"], time.monotonic()
         before, when = self._trimmed
-        if now - when < TRIM_SECONDS and line - before < MUCH:
+        if (now - when < TRIM_SECONDS and line - before < MUCH) or not self._file.is_there():
             return
         self._connection.execute(f"PRAGMA busy_timeout = {round(TRIM_PATIENCE * 1000)}")
         try:
@@ -139,6 +145,8 @@ class SqliteSource:
             self._connection.execute("PRAGMA busy_timeout = 60000")
 
     def behind(self, position: Position) -> int:
+        if not self._file.check():
+            raise FileReplaced(self._path)
         with told(self._path):
             return last_line(self._connection, self._names)[0] - int(position.at["id"])
 
@@ -149,3 +157,17 @@ class SqliteSource:
     def remove(self) -> None:
         with told(self._path):
             self._keeping.remove()
+
+    # --- inside
+
+    def _open(self) -> None:
+        self._connection, self._file = open_file(self._path)
+        self._keeping = Keeping(self._connection, self._names, self._chosen)
+        self._chunks = Chunks(self._path, self._connection, self._keeping, self._names, self._mode)
+
+    def _open_again(self) -> None:
+        """If another file has our path by now, it is the one to be asked."""
+        if not self._file.is_there():
+            self._file.leave()
+            self._connection.close()  # before the other is opened: two in one process would share their locks
+            self._open()

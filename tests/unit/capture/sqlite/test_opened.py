@@ -1,0 +1,253 @@
+"""A file that is replaced, moved or deleted while it is captured is noticed."""
+
+import itertools
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from runnel.capture.errors import DatabaseMissing, DatabaseUnusable, OtherDatabase, PositionLost
+from runnel.capture.events import Change, Position
+from runnel.capture.selection import Selection
+from runnel.capture.sqlite import SqliteSource, opened
+from runnel.capture.sqlite import source as sources
+from runnel.capture.sqlite.errors import FileReplaced
+from runnel.capture.tables import TableId
+
+
+class Read:
+    """A file, and a capture of it that is running."""
+
+    def __init__(self, path, journal):
+        self.path = path
+        self.writer = sqlite3.connect(path.resolve(), isolation_level=None)
+        self.writer.execute(f"PRAGMA journal_mode = {journal}")
+        self.writer.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+        self.source = SqliteSource(path, "shop", Selection().has)
+        self.position = self.source.prepare()
+        self.changes = self.source.changes(self.position)
+
+    def insert(self, number):
+        self.writer.execute("INSERT INTO orders VALUES (?, 'a')", [number])
+
+    def read(self):
+        """The numbers of the rows that came, by three looks."""
+        found = []
+        for _ in range(3):
+            events = self.changes.read(0)
+            found += [each.after[0] for each in events if isinstance(each, Change)]
+            self.position = Position(events[-1].at) if events else self.position
+        return found
+
+    def copy(self, name):
+        """The database as it is now, in a file of its own."""
+        target = self.path.parent / name
+        with closing(sqlite3.connect(target)) as copied:
+            self.writer.backup(copied)
+            copied.execute("PRAGMA journal_mode = DELETE")
+        return target
+
+    def start(self):
+        """As a capture that begins again."""
+        self.source.recognize(self.position)
+        self.source.prepare()
+        self.changes = self.source.changes(self.position)
+
+    def close(self):
+        self.source.close()
+        self.writer.close()
+
+
+@pytest.fixture(autouse=True)
+def said_at_once(monkeypatch):
+    monkeypatch.setattr(opened, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(opened, "BESIDE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def reading(tmp_path):
+    """Makes one."""
+    made = []
+
+    def make(journal="DELETE", path=tmp_path / "shop.sqlite"):
+        made.append(Read(path, journal))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def remove_journals(path):
+    for what in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{what}").unlink()
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_a_copy_of_long_ago_that_is_put_in_the_files_place_is_refused(reading, journal):
+    shop = reading(journal)
+    old = shop.copy("old.sqlite")
+    shop.insert(1)
+    assert shop.read() == [1]
+    if journal == "WAL":
+        remove_journals(shop.path)
+    old.rename(shop.path)
+    with pytest.raises(FileReplaced, match="it was replaced"):
+        shop.read()
+    with pytest.raises(PositionLost, match="does not have line 2 as it was read before"):
+        shop.start()
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_a_copy_with_the_log_as_it_was_read_is_gone_on_with(reading, journal):
+    shop = reading(journal)
+    shop.insert(1)
+    assert shop.read() == [1]
+    same = shop.copy("same.sqlite")
+    with closing(sqlite3.connect(same, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO orders VALUES (2, 'b')")
+    if journal == "WAL":
+        remove_journals(shop.path)
+    same.rename(shop.path)
+    with pytest.raises(FileReplaced):
+        shop.read()
+    shop.start()
+    assert shop.read() == [2]
+
+
+def test_another_file_is_refused_before_anything_is_made_in_it(reading, tmp_path):
+    shop = reading()
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as other:
+        other.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+    before = (tmp_path / "other.sqlite").read_bytes()
+    (tmp_path / "other.sqlite").rename(shop.path)
+    with pytest.raises(FileReplaced):
+        shop.read()
+    with pytest.raises(OtherDatabase, match="it has no change log of this capture"):
+        shop.start()
+    assert shop.path.read_bytes() == before
+
+
+def test_a_file_is_not_opened_with_the_wal_of_the_one_before(reading):
+    shop = reading("WAL")
+    old = shop.copy("old.sqlite")
+    before = old.read_bytes()
+    shop.insert(1)
+    assert shop.read() == [1]
+    old.rename(shop.path)
+    with pytest.raises(FileReplaced):
+        shop.read()
+    for _ in range(2):
+        with pytest.raises(
+            DatabaseUnusable, match=r"shop\.sqlite-wal is still that of the file before .*remove its -wal"
+        ):
+            shop.start()
+    shop.close()
+    assert shop.path.read_bytes() == before
+
+
+def test_a_file_that_is_deleted_is_told(reading):
+    shop = reading()
+    shop.insert(1)
+    assert shop.read() == [1]
+    shop.path.unlink()
+    with pytest.raises(DatabaseMissing, match="there is no database"):
+        shop.read()
+    with pytest.raises(DatabaseMissing):
+        shop.start()
+
+
+def test_a_file_that_is_away_for_a_moment_is_gone_on_with(reading, tmp_path, monkeypatch):
+    monkeypatch.setattr(opened, "AWAY_SECONDS", 600.0)
+    shop = reading()
+    shop.path.rename(tmp_path / "away.sqlite")
+    assert not shop.changes.read(0)
+    (tmp_path / "away.sqlite").rename(shop.path)
+    shop.insert(1)
+    assert shop.read() == [1]
+
+
+def test_a_new_file_and_its_writer_are_left_alone_until_it_is_said(reading, monkeypatch):
+    """SQLite finds a journal by its path: that of the new file's writer would be taken for one that was left behind."""
+    monkeypatch.setattr(opened, "AWAY_SECONDS", 600.0)
+    monkeypatch.setattr(sources, "TRIM_SECONDS", 0.0)
+    shop = reading()
+    shop.insert(1)
+    assert shop.read() == [1]
+    shop.copy("same.sqlite").rename(shop.path)
+    table = shop.source.table(TableId("main", "orders"))
+    with closing(sqlite3.connect(shop.path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA synchronous = OFF")  # his journal is one from its beginning on
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO orders VALUES (2, 'b')")
+        assert shop.read() == []
+        shop.source.confirm(shop.position)
+        assert shop.source.chunk(table, None, 10, "tag") is None
+        assert shop.path.with_name("shop.sqlite-journal").exists()
+        writer.execute("COMMIT")
+    monkeypatch.setattr(opened, "AWAY_SECONDS", 0.0)
+    with pytest.raises(FileReplaced):
+        shop.read()
+    shop.start()
+    assert shop.read() == [2]
+
+
+def test_what_sqlite_notices_itself_is_told_alike(reading, monkeypatch):
+    monkeypatch.setattr(sources, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(opened.OpenFile, "is_there", lambda _: True)  # it goes right after it was looked for
+    shop = reading()
+    shop.insert(1)
+    assert shop.read() == [1]
+    copy = shop.copy("same.sqlite")
+    shop.path.unlink()
+    with pytest.raises(DatabaseMissing):
+        shop.source.confirm(shop.position)
+    copy.rename(shop.path)
+    with pytest.raises(FileReplaced):
+        shop.source.confirm(shop.position)
+
+
+def test_whoever_asks_how_far_behind_it_is_is_told_too(reading):
+    shop = reading()
+    shop.copy("same.sqlite").rename(shop.path)
+    with pytest.raises(FileReplaced):
+        shop.source.behind(shop.position)
+
+
+def test_a_file_system_that_gives_other_numbers_each_time_says_nothing(reading, monkeypatch):
+    numbers = itertools.count()
+    monkeypatch.setattr(opened, "number_of", lambda path: (0, next(numbers)))
+    shop = reading()
+    for number in range(5):
+        shop.insert(number)
+        assert shop.read() == [number]
+    shop.start()
+
+
+def test_a_link_that_leads_elsewhere_is_noticed(reading, tmp_path):
+    link = tmp_path / "shop.sqlite"
+    link.symlink_to(tmp_path / "first.sqlite")
+    shop = reading("WAL", link)
+    shop.insert(1)
+    assert shop.read() == [1]
+    shutil.copy(shop.copy("second.sqlite"), tmp_path / "third.sqlite")
+    link.unlink()
+    link.symlink_to(tmp_path / "third.sqlite")
+    with pytest.raises(FileReplaced):
+        shop.read()
+    shop.start()
+    with closing(sqlite3.connect(link, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO orders VALUES (2, 'b')")
+    assert shop.read() == [2]
+
+
+def test_the_wal_of_a_file_behind_a_link_is_looked_at(reading, tmp_path, monkeypatch):
+    """Its commits do not change the file's own time."""
+    monkeypatch.setattr("runnel.capture.sqlite.changes.FRESH_SECONDS", -1.0)
+    link = tmp_path / "shop.sqlite"
+    link.symlink_to(tmp_path / "first.sqlite")
+    shop = reading("WAL", link)
+    assert shop.read() == []
+    shop.insert(1)
+    assert shop.read() == [1]
