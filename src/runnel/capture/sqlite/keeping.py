@@ -169,7 +169,7 @@ class Keeping:
             return
         known = {column.name for column in old.columns}
         added = [each for each in shape.columns if each.name not in known and not each.is_generated]
-        new = [f"o.{quoted_name(each.name)} IS NOT ({each.default or 'NULL'})" for each in added]
+        new = [f"o.{quoted_name(each.name)} IS NOT ({each.default_value})" for each in added]
         self._capture(shape, [Entry.AS_IT_IS] if new else [], " OR ".join(new) or "1")
 
     def _capture(self, shape: Shape, entries: Iterable[Entry], where: str = "1") -> None:

@@ -6,6 +6,7 @@ What was found is kept with the log as JSON, because a change is told by the col
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,13 +14,22 @@ from typing import Any
 
 from runnel.capture.errors import CannotCapture, TableMissing
 from runnel.capture.forms import DOUBLE, INT64, STRING, Binary, binary, floating, quoted
-from runnel.capture.sqlite.names import PREFIX, quoted_name
+from runnel.capture.sqlite.names import PREFIX, quoted_name, quoted_text
 from runnel.capture.tables import Column, Form, Table, TableId
 
 SCHEMA = "main"
 MOST_COLUMNS = 1_990  # SQLite's limit is 2,000, and the log needs some for itself
 ROWIDS = ("rowid", "_rowid_", "oid")
 GENERATED = (2, 3)  # what PRAGMA table_xinfo calls hidden
+NAME = re.compile(
+    r"""[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\]""",
+    re.ASCII | re.VERBOSE,
+)
+VALUES = {  # words that are no names; to ask whether something IS TRUE is not to ask whether it is 1
+    "TRUE": "1",
+    "FALSE": "0",
+    **{word: word for word in ("NULL", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP")},
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,14 @@ class ColumnShape:
     not_null: bool
     default: str | None
     is_generated: bool = False
+
+    @property
+    def default_value(self) -> str:
+        """As it can stand in an expression: SQLite takes a name for text where a default is declared."""
+        written = self.default or "NULL"
+        if written.upper() in VALUES:
+            return VALUES[written.upper()]
+        return quoted_text(_plain(written)) if NAME.fullmatch(written) else written
 
     @property
     def affinity(self) -> str:
@@ -115,6 +133,14 @@ def shape_of(connection: sqlite3.Connection, table: str) -> Shape:
     rowid = "" if without_rowid else _rowid(table, columns)
     unique = tuple(_unique(connection, table, columns))
     return Shape(table, columns, tuple(place for _, place in numbered), rowid, unique)
+
+
+def _plain(name: str) -> str:
+    """Without its quotes."""
+    quote = name[0]
+    if quote == "[":
+        return name[1:-1]
+    return name[1:-1].replace(quote * 2, quote) if quote in '"`' else name
 
 
 def _missing(connection: sqlite3.Connection, table: str) -> TableMissing:
