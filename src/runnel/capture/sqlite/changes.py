@@ -4,10 +4,10 @@ SQLite tells nobody where a transaction ends. What becomes visible together is t
 the last look. It may be several transactions, and never a part of one. While we are inside of it, the position says up
 to which line it goes, so that it is the same after a restart.
 
-    {"log": "...", "id": 41, "time": 2461361.5}                 behind line 41
-    {"log": "...", "id": 41, "time": 2461361.5, "until": 57}    inside of the transaction of the lines 42 to 57
+    {"log": "...", "id": 41, "time": 2461361.5}     behind line 41
+    {..., "until": 57, "until_time": 2461361.7}     inside of the transaction of the lines 42 to 57
 
-The time of the position's line must be what it was: where it is another, the file is a copy of long ago.
+The times of the position's lines must be what they were: where one is another, the file is a copy of long ago.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class SqliteChanges:
         self._days: float = after.at["time"]
         self._read: int = self._behind  # the last line that was told of
         self._end: int | None = after.at.get("until")  # of the transaction we are inside of
+        self._end_days: float | None = after.at.get("until_time")  # positions of older versions do not have it
         self._micros = 0
         self._held: tuple[Table, Any] | None = None  # a row from before an update
         self._tables: dict[int, Table] = {}
@@ -139,9 +140,16 @@ class SqliteChanges:
             raise PositionLost(self._path, "its change log is gone")
         if self._keeping.kept().log != self._log:
             raise PositionLost(self._path, "its change log was made anew")
-        found = self._connection.execute(f"SELECT time FROM {self._names.log} WHERE id = ?", [self._behind]).fetchone()
-        if found is None or found[0] != self._days:
-            raise PositionLost(self._path, f"its change log does not have line {self._behind:,} as it was read before")
+        self._check_line(self._behind, self._days)
+        if self._end is not None:
+            self._check_line(self._end, self._end_days)
+
+    def _check_line(self, line: int, days: float | None) -> float:
+        """That it is there as it was, if that is known; its time."""
+        found = self._connection.execute(f"SELECT time FROM {self._names.log} WHERE id = ?", [line]).fetchone()
+        if found is None or (days is not None and found[0] != days):
+            raise PositionLost(self._path, f"its change log does not have line {line:,} as it was read before")
+        return float(found[0])
 
     def _look(self) -> Sequence[Event]:
         if self._end is not None:
@@ -204,13 +212,14 @@ class SqliteChanges:
             self._days = rows[-1][3] if rows else self._days
             at = position_at(self._log, self._end, self._days)
             events.append(Ended(str(self._end), at, self._micros))
-            self._behind, self._end = self._end, None
+            self._behind, self._end, self._end_days = self._end, None, None
         return events
 
     def _begin(self) -> Began:
-        found = self._connection.execute(f"SELECT time FROM {self._names.log} WHERE id = ?", [self._end]).fetchone()
-        self._micros = micros_of(found[0])
-        at = {**position_at(self._log, self._behind, self._days), "until": self._end}
+        assert self._end is not None
+        days = self._check_line(self._end, self._end_days)
+        self._micros = micros_of(days)
+        at = {**position_at(self._log, self._behind, self._days), "until": self._end, "until_time": days}
         return Began(str(self._end), self._micros, at)
 
     def _told(self, row: Any) -> Iterator[Event]:
