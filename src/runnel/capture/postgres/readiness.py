@@ -7,6 +7,7 @@ rights that are needed then are REPLICATION, and SELECT on the tables.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -16,8 +17,8 @@ import psycopg
 from runnel.capture.errors import PositionLost
 from runnel.capture.postgres.catalog import ListedTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal
-from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotWaits, TableMoved
-from runnel.capture.postgres.replication import lsn_number
+from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotInUse, SlotWaits, TableMoved
+from runnel.capture.postgres.replication import IN_USE_SECONDS, lsn_number
 from runnel.capture.tables import TableId
 from runnel.durable import durable
 
@@ -48,6 +49,10 @@ SLOT: Final = """
 SELECT plugin::text, slot_type, database::text, wal_status,
        coalesce(confirmed_flush_lsn, restart_lsn)::text, restart_lsn::text, {reason}
 FROM pg_replication_slots WHERE slot_name = %s
+"""
+READER: Final = """
+SELECT slot.active_pid, reader.application_name FROM pg_replication_slots AS slot
+LEFT JOIN pg_stat_activity AS reader ON reader.pid = slot.active_pid WHERE slot.slot_name = %s AND slot.active
 """
 KEYLESS: Final = """
 SELECT c.oid::int8 FROM pg_class c
@@ -156,8 +161,8 @@ class Readiness:
                 then="then its records have no key",
             )
 
-    def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] = ()) -> None:
-        """Of the tables; `kept` are others that stay in it."""
+    def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] | None) -> None:
+        """Of the tables; `kept` are others that stay in it, None: whatever is in it."""
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is None:
             self._create_publication(tables)
@@ -172,6 +177,8 @@ class Readiness:
             missing = [table for table in tables if table.id not in published]
         if missing:
             self._alter([f"ALTER PUBLICATION {name} ADD TABLE {_only(missing)};"], missing, is_owned)
+        if kept is None:
+            return
         wanted = {table.id for table in tables}
         unwanted = [identity for identity in published if identity not in wanted and identity not in kept]
         if unwanted and is_owned and not self._given_publication:
@@ -208,6 +215,15 @@ class Readiness:
         finally:
             if not self._connection.closed:
                 self._connection.execute("RESET lock_timeout")
+
+    def check_reader(self) -> None:
+        """SlotInUse, if somebody reads from the slot. One that has just ended is let go of soon."""
+        deadline = time.monotonic() + IN_USE_SECONDS
+        while found := self._connection.execute(READER, [self._slot]).fetchone():
+            if time.monotonic() > deadline:
+                who = f'"{found[1]}", PID {found[0]}' if found[1] else f"PID {found[0]}"
+                raise SlotInUse(self._address.shown, self._slot, f"it is read by {who}, and nothing of it by us before")
+            time.sleep(0.05)
 
     def make_slot(self) -> Slot:
         found = self.slot()

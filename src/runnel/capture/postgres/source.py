@@ -108,9 +108,12 @@ class PostgresSource:
                 known = [str(table.id) for table in catalog.tables(connection)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)
-            readiness.make_publication(
-                tables, self._kept(connection)
-            )  # before the slot, which looks for it in the catalog of its own time
+            is_first = self._remembered is None
+            if is_first:  # whoever reads from the slot is somebody else, whatever he is called
+                readiness.check_reader()
+            # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing
+            # away: the publication may be another capture's, whose name gives the same one.
+            readiness.make_publication(tables, None if is_first else self._kept(connection))
             slot = readiness.make_slot()
         self._identify()
         return Position(self._at(slot.confirmed))

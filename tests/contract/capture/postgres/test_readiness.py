@@ -125,7 +125,9 @@ def test_our_publication_follows_the_choice(database: Database):
     database.run("CREATE TABLE a(id int PRIMARY KEY)", "CREATE TABLE b(id int PRIMARY KEY)")
     database.source([database.table("a")]).prepare()
     source = database.source([database.table("b")])
+    source.remember({}, describe=False)
     start = source.prepare()
+    source.remember(source.ready(), describe=False)
     database.run("INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (2)")
     assert told(events_of(source, start)) == [("c", None, {"id": 2})]
     published = database.ask(f"SELECT tablename FROM pg_publication_tables WHERE pubname = 'runnel_{database.schema}'")
@@ -290,6 +292,7 @@ def test_nor_does_one_end_the_capture_that_goes_before_it_is_left_out(database: 
     database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
     database.source().prepare()
     source = database.source([database.table("t")])
+    source.remember(source.ready(), describe=False)
     with moved(database, "DROP TABLE u"), pytest.raises(TableMoved):
         source.prepare()
     source.prepare()
