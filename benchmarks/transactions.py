@@ -55,13 +55,14 @@ class Commits:
 
 
 def _commits(options: Options, ours: Running, peer: Running) -> list[Figure]:
-    duration = options.size(full=5, quick=2)
+    duration, warm_up = options.size(full=5, quick=2), options.size(full=30, quick=2)
     figures = []
     for broker in (ours, peer):
         broker.create_topic(COMMITS, transactions_load.PARTITIONS)
-        say(f"transactions, warm-up, {broker.name}: {_commit(broker, 10, duration)}")
     for producers in (1, 50):
         what = f"transactions of 100 records, {producers} {'producer' if producers == 1 else 'producers'}"
+        for broker in (ours, peer):
+            say(f"{what}, warm-up, {broker.name}: {_commit(broker, producers, warm_up)}")
         turns = take_turns(what, options.rounds, ours, peer, lambda broker, n=producers: _commit(broker, n, duration))
         figures += [
             turns.figure(what, "transactions/s", lambda sample: sample.per_second, at_least(1)),
