@@ -127,7 +127,7 @@ class Capture:
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
-            recognize(self._source, self.state.position)
+            recognize(self._source, self.state.position, self.state.tables)
             self._refuse_fewer_tables(self.state.position)
             self._finish_transaction(self.state.position)
             if self._stop.is_set():

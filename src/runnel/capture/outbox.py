@@ -180,15 +180,18 @@ class Routing:
             return micros // 1000
         name = self._time[1].form.schema.get("name", "")
         try:
-            if name == ZONED:
-                return round(datetime.fromisoformat(text).timestamp() * 1000)
-            found = int(text) // MILLIS.get(name, 1)
+            is_zoned = name == ZONED
+            found = round(datetime.fromisoformat(text).timestamp() * 1000) if is_zoned else _number(text, name)
             if not 0 <= found <= LAST_TIME:
                 raise ValueError(text)
             return found
         except ValueError:
             self._router.say_once("a time of outbox %s is none, and the commit's was taken: %s", self._name, text)
             return micros // 1000
+
+
+def _number(text: str, name: str) -> int:
+    return int(text) // MILLIS.get(name, 1)
 
 
 def _cell(cells: Mapping[str, tuple[int, Column]], name: str, table: str) -> tuple[int, Column]:

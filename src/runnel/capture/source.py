@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -114,13 +114,14 @@ class Source(Protocol):
         """Take back what `prepare` made: nothing of ours is left in the database."""
 
 
-def recognize(source: Source, position: Position) -> None:
+def recognize(source: Source, position: Position, tables: Collection[str] = ()) -> None:
     """OtherDatabase, if a source says that a position is not of its database. One that can say so before it makes
-    anything there has a method `recognize`; the others notice it in `prepare` or `changes`.
+    anything there has a method `recognize`; the others notice it in `prepare` or `changes`. `tables` are those that
+    were told of, as `schema.table`: they may be away, which the changes say.
     """
     asked = getattr(source, "recognize", None)
     if asked is not None:
-        asked(position)
+        asked(position, tables)
 
 
 def ready(source: Source) -> Mapping[TableId, int | None]:

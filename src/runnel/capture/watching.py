@@ -18,8 +18,8 @@ from runnel.capture.capture import Capture
 from runnel.capture.envelope import Envelope
 from runnel.capture.lag import Pace
 from runnel.capture.publisher import Publisher
-from runnel.capture.source import Source
-from runnel.errors import RunnelError
+from runnel.capture.source import Source, recognize
+from runnel.errors import RunnelError, Transient
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,8 @@ class Watching:
         except RunnelError as error:
             logger.debug("capture %s: the database cannot be asked how far behind it is: %s", self._capture.name, error)
             self._behind = self._retained = None
-            self._close()
+            if isinstance(error, Transient):  # one that refuses stays: it knows which file it does not open
+                self._close()
 
     @property
     def numbers(self) -> Numbers:
@@ -163,6 +164,7 @@ class Watching:
         if self._source is None:
             self._source = self._open()
             self._unit = self._source.unit
+        recognize(self._source, position)  # another file may have its path by now
         self._behind = self._source.behind(position)
         if isinstance(self._source, Retaining):
             self._retained = self._source.retained()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pymysql  # type: ignore[import-untyped]
 
-from runnel.capture.mariadb.connections import Connection, ask_one, identifier, number_of
+from runnel.capture.mariadb.connections import AWAY, Connection, ask_one, identifier, number_of
 from runnel.capture.tables import TableId
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -22,7 +22,6 @@ _KEY: Final = re.compile(
     re.MULTILINE,
 )
 _RULE: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
-UNSEEN: Final = frozenset({1044, 1049, 1142, 1143, 1146})  # gone since, or not for us to see
 
 
 class Cascade(NamedTuple):
@@ -53,9 +52,9 @@ def _found(connection: Connection, table: TableId) -> list[Cascade]:
     try:
         _, sql, *_ = ask_one(connection, f"SHOW CREATE TABLE {identifier(*table)}")
     except pymysql.MySQLError as error:
-        if number_of(error) in UNSEEN:
-            return []
-        raise
+        if number_of(error) in AWAY or not number_of(error):
+            raise
+        return []  # gone since, or not for us to see: it is for a warning alone
     return cascades_of(sql)
 
 

@@ -95,7 +95,11 @@ class Chunks:
 
 
 def _limited(query: str, where: str | None) -> str:
-    return query if where is None else f"SET STATEMENT max_statement_time = {FILTER_SECONDS:g} FOR {query}"
+    """Who waits for a lock, as behind an ALTER TABLE, gives up before: that passes."""
+    if where is None:
+        return query
+    limits = f"lock_wait_timeout = {FILTER_SECONDS / 2:.0f}, max_statement_time = {FILTER_SECONDS:g}"
+    return f"SET STATEMENT {limits} FOR {query}"
 
 
 def _too_long(table: Table, where: str) -> InvalidFilter:

@@ -79,16 +79,20 @@ class Readiness:
             )
 
     def _check_replica(self) -> None:
-        """One that was promoted has no replication that runs."""
+        """One that was promoted has no replication that runs. One that is written to as well has its own changes."""
         (_, running) = ask_one(self._connection, "SHOW GLOBAL STATUS LIKE 'Slaves_running'")
-        (is_logged,) = ask_one(self._connection, "SELECT @@GLOBAL.log_slave_updates")
-        if int(running) and is_logged != "1":
-            raise self._missing(
-                "it is a replica, and its log does not have what it replicates",
-                ["log_slave_updates = ON"],
-                verb="write",
-                then="under [mariadbd] in my.cnf, and restart the server",
-            )
+        is_logged, is_read_only = ask_one(self._connection, "SELECT @@GLOBAL.log_slave_updates, @@GLOBAL.read_only")
+        if not int(running) or is_logged == "1":
+            return
+        missing = self._missing(
+            "it is a replica, and its log does not have what it replicates",
+            ["log_slave_updates = ON"],
+            verb="write",
+            then="under [mariadbd] in my.cnf, and restart the server",
+        )
+        if is_read_only == "1":
+            raise missing
+        LOGGER.warning("%s", missing)
 
     def _check_databases(self) -> None:
         """Those that the log has, or has not; it is the server's own word, which takes a right of its own."""
@@ -140,11 +144,10 @@ def left_out(database: str, only: str, without: str, letters: Letters) -> tuple[
     it has, if there are any, or else `without` those that it has not; each with commas between them.
     """
 
+    name = database.lower() if letters is Letters.LOWERED else database  # the settings' own letters count
+
     def has(names: str) -> bool:
-        wanted = {name.strip() for name in names.split(",")}
-        if letters is Letters.AS_WRITTEN:
-            return database in wanted
-        return database.lower() in {name.lower() for name in wanted}
+        return name in {each.strip() for each in names.split(",")}
 
     if only:
         return None if has(only) else ("binlog_do_db", "write", "as well under [mariadbd] in")

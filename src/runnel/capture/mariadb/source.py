@@ -8,7 +8,7 @@ that was begun anew (`RESET MASTER`), and another server, unless it is a replica
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -71,21 +71,22 @@ class MariadbSource:
         self._changes: MariadbChanges | None = None
         self._letters = Letters.AS_WRITTEN
         self._is_spelled = False  # as the server has it
-        self._is_begun = False  # the capture has a position
+        self._told: Sequence[TableId] | None = None  # of these was told until now; None: of nothing
         self._chunks = Chunks(self._address, self._definitions)
         self._cascades = Cascades()
         self._looking = Looking(self._address, server_id_of(f"{name} looking"))
         self.database = self._address.database
 
-    def recognize(self, position: Position) -> None:  # noqa: ARG002  # `changes` looks at it
-        self._is_begun = True
+    def recognize(self, _position: Position, tables: Collection[str] = ()) -> None:
+        """`changes` looks at the position."""
+        self._told = [TableId(*each.split(".", 1)) for each in tables]
 
     def prepare(self) -> Position:
         with self._connected() as connection:
             readiness = Readiness(self._address, connection)
             readiness.check_server()
             tables = self._tables(connection)
-            if not tables and not self._is_begun:  # else the changes say that they are gone
+            if not tables and not self._are_away():
                 known = [str(table.id) for table in catalog.tables(connection, self.database)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)
@@ -191,6 +192,12 @@ class MariadbSource:
         if self._letters is not Letters.AS_WRITTEN:
             self.database = catalog.spelled(connection, self.database)
         self._is_spelled = True
+
+    def _are_away(self) -> bool:
+        """The tables that were told of, and are chosen here still: the changes say so. Else something else was chosen,
+        or another database.
+        """
+        return self._told is not None and (not self._told or any(map(self._is_ours, self._told)))
 
     def _is_ours(self, table: TableId) -> bool:
         return table.schema == self.database and self._chosen(table)

@@ -24,6 +24,7 @@ from runnel.capture.sqlite.errors import FileReplaced
 
 AWAY_SECONDS = 1.0  # for which the path must lead elsewhere before that is said
 BESIDE_SECONDS = 1.0  # between two looks at what lies beside the file
+WRITTEN_SECONDS = 5.0  # since a file was written to, within which somebody may be about to go on
 ATTEMPTS = 3  # to open a file that has the same number before and after
 
 Number: TypeAlias = tuple[int, int]
@@ -49,7 +50,7 @@ class OpenFile:
         self._real = os.path.realpath(path)  # beside which SQLite has its WAL, and not beside a link to it
         self._number = number
         self._is_left = False
-        self._elsewhere: tuple[Number | None, float] | None = None  # where the path leads, and since when
+        self._elsewhere: tuple[bool, float] | None = None  # whether the path leads nowhere, and since when
         self._beside = numbers_beside(self._real)  # of its `-wal` and `-shm`
         self._looked = time.monotonic()
 
@@ -64,10 +65,11 @@ class OpenFile:
             self._elsewhere = None
             self._look_beside(now)
             return True
-        if self._elsewhere is None or self._elsewhere[0] != found:
-            self._elsewhere = found, now
+        is_gone = found is None
+        if self._elsewhere is None or self._elsewhere[0] != is_gone:
+            self._elsewhere = is_gone, now
         if now - self._elsewhere[1] >= AWAY_SECONDS:
-            raise DatabaseMissing(self.path) if found is None else FileReplaced(self.path)
+            raise DatabaseMissing(self.path) if is_gone else FileReplaced(self.path)
         return False
 
     def leave(self) -> None:
@@ -81,6 +83,13 @@ class OpenFile:
                 hint="stop what uses it, remove its -wal and -shm, which SQLite would mix into it, put the file there "
                 "once more, and start again",
             )
+
+    def is_being_written(self) -> bool:
+        """Whether the file at the path has changed just now."""
+        try:
+            return time.time() - os.stat(self._absolute).st_mtime < WRITTEN_SECONDS
+        except OSError:
+            return False
 
     def stamp(self) -> tuple[int, int] | None:
         """Its time and size, which change with every commit; None where they do not, or are not known."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from runnel.capture.errors import DatabaseBusy, OtherDatabase
+from runnel.capture.errors import DatabaseBusy, DatabaseUnusable, NotADatabase, OtherDatabase
 from runnel.capture.events import Position
 from runnel.capture.forms import Binary
 from runnel.capture.source import Chunk, Snapshot
@@ -62,25 +62,19 @@ class SqliteSource:
         self._changes: SqliteChanges | None = None
         self._read: int | None = None  # the line up to which the log was read
         self._trimmed = (0, 0.0)  # up to which line, and when
+        self._is_another = False  # the file is another one than at first
         self._open()
 
     def close(self) -> None:
         self._connection.close()
 
-    def recognize(self, position: Position) -> None:
+    def recognize(self, position: Position, _tables: Collection[str] = ()) -> None:
         """OtherDatabase, if a position is of another file. Its change log tells, which goes with a file that is moved
         or copied. `prepare` knows from here on what was read.
         """
-        self._open_again()
-        with told(self._path):
-            if not self._keeping.is_made():
-                reason = "it has no change log of this capture"
-            elif self._keeping.kept().log != position.at["log"]:
-                reason = "its change log is another one"
-            else:
-                self._read = position.at["id"]
-                return
-        raise OtherDatabase(self._names.capture, self._path, reason)
+        with self._waiting_for_a_copy():
+            self._open_again()
+            self._recognize(position)
 
     def prepare(self) -> Position:
         if self._read is None:
@@ -160,14 +154,36 @@ class SqliteSource:
 
     # --- inside
 
+    def _recognize(self, position: Position) -> None:
+        with told(self._path):
+            if not self._keeping.is_made():
+                reason = "it has no change log of this capture"
+            elif self._keeping.kept().log != position.at["log"]:
+                reason = "its change log is another one"
+            else:
+                self._read = position.at["id"]
+                return
+        raise OtherDatabase(self._names.capture, self._path, reason)
+
     def _open(self) -> None:
         self._connection, self._file = open_file(self._path)
         self._keeping = Keeping(self._connection, self._names, self._chosen)
         self._chunks = Chunks(self._path, self._connection, self._keeping, self._names, self._mode)
+
+    @contextmanager
+    def _waiting_for_a_copy(self) -> Iterator[None]:
+        """A file that has come in place of another may be on its way, as by `cp`: what is there of it looks broken."""
+        try:
+            yield
+        except (NotADatabase, DatabaseUnusable) as error:
+            if self._is_another and self._file.is_being_written():
+                raise FileReplaced(self._path) from error
+            raise
 
     def _open_again(self) -> None:
         """If another file has our path by now, it is the one to be asked."""
         if not self._file.is_there():
             self._file.leave()
             self._connection.close()  # before the other is opened: two in one process would share their locks
+            self._is_another = True
             self._open()

@@ -225,6 +225,17 @@ def test_a_statement_instead_of_rows_is_not_passed_over(database, source, start)
         events_of(database, source, start)
 
 
+def test_statements_about_a_temporary_table_are_passed_over(database, source, start):
+    database.run(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "CREATE TEMPORARY TABLE mine (id int)",
+        "INSERT INTO mine VALUES (1)",
+        "SET SESSION binlog_format = 'ROW'",
+        "INSERT INTO t VALUES (1, 'a')",
+    )
+    assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c"]
+
+
 def test_rows_of_which_the_log_has_a_part_are_filled_from_what_they_were(database, source, start):
     database.run("INSERT INTO t VALUES (1, 'a')", "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET v = 'b'")
     (_, update) = [event for event in events_of(database, source, start) if isinstance(event, Change)]

@@ -44,13 +44,17 @@ def test_a_server_without_a_log_is_told():
         )
 
 
-def test_a_replica_whose_log_does_not_have_what_it_replicates_is_told_until_it_is_promoted(alone):
+def test_a_replica_whose_log_does_not_have_what_it_replicates_is_told_until_it_is_promoted(alone, caplog):
+    """One that others write to has these changes in its log."""
     alone.run("CREATE DATABASE copied", "CREATE TABLE copied.t (id int PRIMARY KEY)")
     source = MariadbSource(alone.url_of("copied"), "copied", lambda table: True)
     alone.run("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'nobody'")
     try:
         source.prepare()
         alone.run("START SLAVE SQL_THREAD")
+        source.prepare()
+        assert "its log does not have what it replicates" in caplog.text
+        alone.run("SET GLOBAL read_only = ON")
         error = missing(source)
         assert (error.missing, error.hint) == (
             "it is a replica, and its log does not have what it replicates",
@@ -59,7 +63,7 @@ def test_a_replica_whose_log_does_not_have_what_it_replicates_is_told_until_it_i
         alone.run("STOP SLAVE")
         source.prepare()
     finally:
-        alone.run("STOP SLAVE", "RESET SLAVE ALL", "DROP DATABASE copied")
+        alone.run("SET GLOBAL read_only = OFF", "STOP SLAVE", "RESET SLAVE ALL", "DROP DATABASE copied")
 
 
 def test_a_log_that_leaves_out_the_database_is_told():

@@ -12,6 +12,7 @@ import pytest
 
 from runnel.capture import capture as captures
 from runnel.capture.chosen import Mode
+from runnel.capture.errors import TableMissing
 from runnel.capture.mariadb import changes
 from runnel.capture.outbox import Outbox
 from runnel.capture.selection import Selection
@@ -345,3 +346,13 @@ def test_a_capture_whose_only_table_is_gone_starts_says_so_and_reads_it_when_it_
     topic = committed(broker.bootstrap, f"{name}.")[f"{name}.{tables.schema}.items"]
     assert "t" in [record.op for record in topic]
     check(tables, broker, name, "it is back", ["items"])
+
+
+def test_a_capture_that_goes_on_with_a_choice_that_fits_nothing_is_refused(tables, broker):
+    name = f"mistyped-{tables.schema}"
+    assert not live(tables, broker, name, "items")
+    with pytest.raises(TableMissing):
+        live(tables, broker, name, "itmes")
+    tables.run("INSERT INTO items VALUES (3, 'c')")
+    assert not live(tables, broker, name, "items")
+    check(tables, broker, name, "the right one again", ["items"])

@@ -17,7 +17,9 @@ from runnel.capture.mariadb.spelling import Letters
         ("Shop", "Shop", Letters.AS_WRITTEN, None),  # what is to be logged goes before what is not
         ("", "other,Shop", Letters.AS_WRITTEN, "binlog_ignore_db"),
         ("", "shop", Letters.AS_WRITTEN, None),
-        ("", "shop", Letters.KEPT, "binlog_ignore_db"),
+        ("Shop", "", Letters.LOWERED, "binlog_do_db"),
+        ("", "Shop", Letters.LOWERED, None),
+        ("", "Shop", Letters.KEPT, "binlog_ignore_db"),
     ],
 )
 def test_a_database_is_left_out_by_one_setting_or_the_other(only, without, letters, setting):

@@ -1,19 +1,22 @@
 """A file that is replaced, moved or deleted while it is captured is noticed."""
 
 import itertools
+import os
 import shutil
 import sqlite3
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
-from runnel.capture.errors import DatabaseMissing, DatabaseUnusable, OtherDatabase, PositionLost
+from runnel.capture.errors import DatabaseMissing, DatabaseUnusable, NotADatabase, OtherDatabase, PositionLost
 from runnel.capture.events import Change, Position
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import SqliteSource, opened
 from runnel.capture.sqlite import source as sources
 from runnel.capture.sqlite.errors import FileReplaced
 from runnel.capture.tables import TableId
+from runnel.capture.watching import Watching
 
 
 class Read:
@@ -223,6 +226,65 @@ def test_a_file_system_that_gives_other_numbers_each_time_says_nothing(reading, 
         shop.insert(number)
         assert shop.read() == [number]
     shop.start()
+
+
+def test_numbers_that_never_stay_the_same_do_not_keep_it_waiting_for_ever(reading, monkeypatch):
+    monkeypatch.setattr(opened, "AWAY_SECONDS", 0.01)
+    shop, numbers = reading(), itertools.count()
+    monkeypatch.setattr(opened.OpenFile, "_found", lambda _: (0, next(numbers)))
+    with pytest.raises(FileReplaced):
+        shop.changes.read(600.0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+def test_a_copy_that_is_on_its_way_is_waited_for(reading, share):
+    shop = reading()
+    shop.insert(1)
+    assert shop.read() == [1]
+    copy = shop.copy("same.sqlite").read_bytes()
+    shop.path.unlink()
+    shop.path.write_bytes(copy[: int(len(copy) * share)])
+    with pytest.raises(FileReplaced):
+        shop.read()
+    with pytest.raises((FileReplaced, OtherDatabase)):
+        shop.start()
+    with shop.path.open("r+b") as file:
+        file.write(copy)
+    shop.start()
+    with closing(sqlite3.connect(shop.path, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO orders VALUES (2, 'b')")
+    assert shop.read() == [2]
+
+
+def test_half_a_file_that_nobody_writes_to_is_told_to_be_broken(reading):
+    shop = reading()
+    copy = shop.copy("same.sqlite").read_bytes()
+    shop.path.unlink()
+    shop.path.write_bytes(copy[: len(copy) // 2])
+    os.utime(shop.path, (0, 0))
+    with pytest.raises(FileReplaced):
+        shop.read()
+    with pytest.raises((DatabaseUnusable, NotADatabase)):
+        shop.start()
+
+
+def test_who_watches_a_capture_does_not_open_a_file_with_the_wal_of_the_one_before(reading):
+    shop = reading("WAL")
+    old = shop.copy("old.sqlite")
+    before = old.read_bytes()
+    shop.insert(1)
+    assert shop.read() == [1]
+    work = Mock(state=Mock(position=shop.position), progress=Mock(read=0, estimate=0))
+    publisher = Mock(events={}, rejected={})
+    watching = Watching(work, publisher, Mock(), lambda: SqliteSource(shop.path, "shop", Selection().has))
+    watching.look()
+    assert watching.numbers.behind == 0
+    old.rename(shop.path)
+    for _ in range(5):
+        watching.look()
+        assert watching.numbers.behind is None
+    shop.close()
+    assert shop.path.read_bytes() == before
 
 
 def test_a_link_that_leads_elsewhere_is_noticed(reading, tmp_path):
