@@ -148,8 +148,21 @@ class SqliteChanges:
         """That it is there as it was, if that is known; its time."""
         found = self._connection.execute(f"SELECT time FROM {self._names.log} WHERE id = ?", [line]).fetchone()
         if found is None or (days is not None and found[0] != days):
-            raise PositionLost(self._path, f"its change log does not have line {line:,} as it was read before")
+            raise self._lost(line)
         return float(found[0])
+
+    def _refuse_older(self, line: int, days: float | None) -> None:
+        """An older state that was written into the file itself, such as by `cp` or `.restore`. A line that is trimmed
+        is no reason: a newer copy of this capture has read it then, which the cluster tells.
+        """
+        found = self._connection.execute(
+            f"SELECT id, time FROM {self._names.log} WHERE id >= ? ORDER BY id LIMIT 1", [line]
+        ).fetchone()
+        if found is None or (found[0] == line and days is not None and found[1] != days):
+            raise self._lost(line)
+
+    def _lost(self, line: int) -> PositionLost:
+        return PositionLost(self._path, f"its change log does not have line {line:,} as it was read before")
 
     def _look(self) -> Sequence[Event]:
         if self._end is not None:
@@ -161,6 +174,7 @@ class SqliteChanges:
             return () if passed else [Passed(self._limit.at)]
         if not self._is_news() and not self._is_cut:
             return ()
+        self._refuse_older(self._behind, self._days)
         self._follow()
         last, _ = last_line(self._connection, self._names)
         end = last if self._limit is None else min(last, self._limit.at["id"])
@@ -203,6 +217,8 @@ class SqliteChanges:
         )
         rows = taken(found, AT_ONCE)
         found.close()
+        if not rows:
+            self._refuse_older(self._end, None)
         changes = [event for row in rows for event in self._told(row)]
         self._read = rows[-1][0] if rows else self._read
         if self._read >= self._end:

@@ -9,6 +9,7 @@ from runnel.capture.errors import PositionLost
 from runnel.capture.events import Began, Change, Position
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import SqliteSource
+from runnel.capture.sqlite import changes as reading
 
 COUNT = 6  # lines
 
@@ -58,6 +59,15 @@ def test_a_transaction_whose_end_is_another_line_now_is_lost(inside, restored):
 
 def test_one_whose_end_goes_while_it_is_read_is_lost(captured, inside):
     changes = captured.source().changes(inside)
+    captured.write(f"DELETE FROM _runnel_shop_log WHERE id > {inside.at['id'] + 1}")
+    with pytest.raises(PositionLost, match=f"does not have line {COUNT + 1}"):
+        changes.read(0)
+
+
+def test_one_whose_end_goes_between_two_readings_is_lost(captured, inside, monkeypatch):
+    monkeypatch.setattr(reading, "AT_ONCE", 2)
+    changes = captured.source().changes(inside)
+    assert len([each for each in changes.read(0) if isinstance(each, Change)]) == 2
     captured.write(f"DELETE FROM _runnel_shop_log WHERE id > {inside.at['id'] + 1}")
     with pytest.raises(PositionLost, match=f"does not have line {COUNT + 1}"):
         changes.read(0)

@@ -119,6 +119,44 @@ def test_a_copy_with_the_log_as_it_was_read_is_gone_on_with(reading, journal):
     assert shop.read() == [2]
 
 
+def written_into(path, old, way):
+    """A file keeps its number."""
+    if way == "cp":
+        shutil.copy(old, path)
+    else:
+        with closing(sqlite3.connect(old)) as source, closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+
+
+@pytest.mark.parametrize(
+    ("journal", "way", "others"),
+    [("DELETE", "cp", 0)] + [(journal, "restore", others) for journal in ("DELETE", "WAL") for others in (0, 1, 2)],
+)
+def test_a_copy_of_long_ago_that_is_written_into_the_file_is_refused(reading, journal, way, others):
+    shop = reading(journal)
+    old = shop.copy("old.sqlite")
+    shop.insert(1)
+    assert shop.read() == [1]
+    written_into(shop.path, old, way)
+    with closing(sqlite3.connect(shop.path, isolation_level=None)) as writer:
+        for number in range(others):
+            writer.execute("INSERT INTO orders VALUES (?, 'b')", [number])
+    with pytest.raises(PositionLost, match="does not have line 2 as it was read before"):
+        shop.read()
+
+
+def test_a_line_that_a_newer_copy_of_the_capture_has_trimmed_is_no_older_state(reading, monkeypatch):
+    """That it is the older one, the cluster tells it."""
+    monkeypatch.setattr(sources, "TRIM_SECONDS", 0.0)
+    shop = reading()
+    shop.insert(1)
+    newer = SqliteSource(shop.path, "shop", Selection().has)
+    with closing(newer):
+        events = newer.changes(shop.position).read(0)
+        newer.confirm(Position(events[-1].at))
+    assert shop.read() == [1]
+
+
 def test_another_file_is_refused_before_anything_is_made_in_it(reading, tmp_path):
     shop = reading()
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as other:
