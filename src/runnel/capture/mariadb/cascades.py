@@ -52,9 +52,9 @@ def _found(connection: Connection, table: TableId) -> list[Cascade]:
     try:
         _, sql, *_ = ask_one(connection, f"SHOW CREATE TABLE {identifier(*table)}")
     except pymysql.MySQLError as error:
-        if number_of(error) in AWAY or not number_of(error):
+        if number_of(error) in AWAY or isinstance(error, pymysql.err.InterfaceError):
             raise
-        return []  # gone since, or not for us to see: it is for a warning alone
+        return []  # gone since, or not for us to see
     return cascades_of(sql)
 
 
