@@ -177,7 +177,8 @@ class _Reading:
     @property
     def is_at_name(self) -> bool:
         """A word that may be a name, as signs are not."""
-        return not self.is_over and (self._words[self.at].is_name or self._words[self.at].text[0].isalnum())
+        word = Word("", False) if self.is_over else self._words[self.at]
+        return word.is_name or word.text[:1].isalnum() or word.text[:1] in ("_", "$")
 
     def name(self) -> TableId:
         first = self._text()

@@ -81,6 +81,7 @@ def test_statements_that_change_rows_are_known_by_their_first_word():
         ("UPDATE `t` SET a = 1", "s.t"),
         ("DELETE FROM t", "s.t"),
         ("INSERT quick VALUES (1)", "s.quick"),
+        ("INSERT INTO _t$ VALUES (1)", "s._t$"),
     ],
 )
 def test_the_table_that_a_statement_writes_to(sql, table):
@@ -102,6 +103,7 @@ def test_the_table_that_a_statement_writes_to(sql, table):
         "INSERT INTO /*M!100100 other. */ t VALUES (1)",
         "INSERT INTO other€.t VALUES (1)",
         "INSERT INTO €.t VALUES (1)",
+        "INSERT INTO .t VALUES (1)",
         "INSERT INTO `\ufffd` VALUES (1)",
         "INSERT INTO",
         "LOAD DATA INFILE 'x' INTO TABLE other.t",
