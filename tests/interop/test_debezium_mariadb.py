@@ -6,19 +6,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from runnel import Broker
+from runnel.capture.forms import Decimals
+from runnel.capture.mariadb.forms import Modes, Times
 from runnel.capture.mariadb.source import MariadbSource
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
-from tests.contract.capture.mariadb_server import PASSWORD, USER, mariadb_server
-from tests.contract.capture.mariadb_types import ENDING, ENDING_READ, OURS, OURS_READ, TYPES, Type
+from tests.contract.capture.mariadb_server import PASSWORD, USER, Mariadb, mariadb_server
+from tests.contract.capture.mariadb_types import (
+    DATE,
+    DECIMAL,
+    ENDING,
+    ENDING_READ,
+    MICROS,
+    MILLIS,
+    OURS,
+    OURS_READ,
+    TIME,
+    TYPES,
+    Type,
+)
 from tests.interop.debezium import comparing
 from tests.interop.debezium.comparing import Both, as_told, by_topic, key_of, ours, told, with_a_word
 from tests.interop.debezium.engine import Engine, Record, mariadb_settings
@@ -65,6 +80,9 @@ WRITTEN = (
 THERE = 100  # the first number of typed rows that are there when the tables are read
 COMPARED = [each for each in TYPES if each.name not in ENDING]
 READ = [each for each in COMPARED if each.name not in ENDING_READ]
+# Those that Debezium's modes are about.
+MODAL = [each for each in TYPES if each.schema in (DECIMAL, DATE, TIME, MILLIS, MICROS)]
+MODES = ((Decimals.STRING, Times.CONNECT), (Decimals.DOUBLE, Times.ADAPTIVE_TIME_MICROSECONDS))
 DROPPED = "loose"
 TOLD = ("there", "customers", "orders", "loose", "emptied", "later")
 
@@ -81,48 +99,72 @@ def write(database: MariadbDatabase) -> None:
         database.run(f"SET timestamp = {second}")
         database.execute(*statements)
     database.run(*typed_rows(COMPARED))
-    database.run("INSERT INTO hello VALUES (-1)")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Iterator[Both]:
-    with ExitStack() as stack:
-        server = stack.enter_context(mariadb_server())
-        broker = stack.enter_context(Broker())
-        database = MariadbDatabase(server)
-        stack.callback(database.close)
+def server() -> Iterator[Mariadb]:
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def both(server: Mariadb, tmp_path_factory) -> Both:
+    with closing(MariadbDatabase(server)) as database:
         database.run("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'", *TABLES)
-        database.run(*(f"CREATE TABLE `{each.name}_` (id int PRIMARY KEY, v {each.sql})" for each in COMPARED))
-        database.run(*typed_rows(READ, THERE))
-        prefix = "shop"
+        make_typed(database, COMPARED, READ)
+        told_too = {"transactions": True, "schema_changes": True}
+        also = {"skipped_operations": "none", "provide_transaction_metadata": "true"}
+        way = Way("shop", "7", Modes(), also, told_too)
+        return read_by_both(database, tmp_path_factory.mktemp("debezium"), way, lambda: write(database))
+
+
+class Way(NamedTuple):
+    """How both read a database: what they are called, and what they are told to write."""
+
+    prefix: str
+    server_id: str
+    modes: Modes
+    settings: dict[str, str]
+    options: dict[str, bool]
+
+
+def make_typed(database: MariadbDatabase, types: Sequence[Type], there: Sequence[Type]) -> None:
+    """A table of each type, with rows in some of them."""
+    database.run(*(f"CREATE TABLE `{each.name}_` (id int PRIMARY KEY, v {each.sql})" for each in types))
+    database.run(*typed_rows(there, THERE))
+
+
+def read_by_both(database: MariadbDatabase, folder: Path, way: Way, write: Callable[[], None]) -> Both:
+    """The tables as they are, and then what is written. There is a table `hello`, by which both are known to read."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker())
         settings = mariadb_settings(
-            server.port,
+            database.server.port,
             user=USER,
             password=PASSWORD,
-            prefix=prefix,
-            database_server_id="7",
+            prefix=way.prefix,
+            database_server_id=way.server_id,
             database_include_list=database.schema,
             snapshot_mode="initial",
-            skipped_operations="none",
-            provide_transaction_metadata="true",
+            **way.settings,
             **{"converter.replace.null.with.default": "false"},
         )
-        engine = stack.enter_context(Engine(tmp_path_factory.mktemp("debezium"), settings))
+        engine = stack.enter_context(Engine(folder, settings))
         selection = Selection()
-        source = MariadbSource(database.url, prefix, selection.has)
-        looking = MariadbSource(database.url, f"{prefix}_looking", selection.has)
+        source = MariadbSource(database.url, way.prefix, selection.has, modes=way.modes)
+        looking = MariadbSource(database.url, f"{way.prefix}_looking", selection.has)
         stack.callback(source.close)
         stack.callback(looking.close)
-        options = {"transactions": True, "schemas": True, "schema_changes": True}
-        capture = capture_of(prefix, source, broker.bootstrap, selection, **options)
+        capture = capture_of(way.prefix, source, broker.bootstrap, selection, schemas=True, **way.options)
         stack.enter_context(running(capture))
         wait_until(capture.is_streaming.is_set)
-        hello = f"{prefix}.{database.schema}.hello"
+        hello = f"{way.prefix}.{database.schema}.hello"
         engine.wait(lambda: database.run("INSERT INTO hello VALUES ()") or told(engine, hello))
-        write(database)
+        write()
+        database.run("INSERT INTO hello VALUES (-1)")
         engine.wait(lambda: any(key_of(each) == {"id": -1} for each in told(engine, hello)))
         caught_up(capture, looking)
-        yield Both(prefix, database.schema, by_topic(engine.records()), by_topic(ours(broker, prefix)))
+        return Both(way.prefix, database.schema, by_topic(engine.records()), by_topic(ours(broker, way.prefix)))
 
 
 def comparable(record: Record) -> Any:
@@ -224,3 +266,29 @@ def read(records: list[Record]) -> list[Record]:
 
 def changed(records: list[Record]) -> list[Record]:
     return [each for each in records if each.value["payload"]["op"] != "r"]
+
+
+# --- in other modes
+
+
+@pytest.fixture(scope="module", params=MODES, ids=lambda modes: f"{modes[0].value}-{modes[1].value}")
+def otherwise(request, server: Mariadb, tmp_path_factory) -> Both:
+    decimals, times = request.param
+    number = str(8 + MODES.index(request.param))
+    settings = {"decimal_handling_mode": decimals.value, "time_precision_mode": times.value}
+    with closing(MariadbDatabase(server)) as database:
+        database.run("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
+        database.run("CREATE TABLE hello(id int AUTO_INCREMENT PRIMARY KEY)")
+        make_typed(database, MODAL, MODAL)
+        way = Way(f"shop{number}", number, Modes(decimals=decimals, times=times), settings, {})
+        folder = tmp_path_factory.mktemp("debezium")
+        return read_by_both(database, folder, way, lambda: database.run(*typed_rows(MODAL)))
+
+
+@pytest.mark.parametrize("each", MODAL, ids=lambda each: each.name)
+def test_a_type_is_told_and_read_as_debezium_does_it_in_other_modes(otherwise: Both, each: Type):
+    debezium, mine = otherwise.of_table(f"{each.name}_")
+    for some in (read, changed):
+        told = as_told(some(mine))
+        assert len(told) == len(each.values)
+        assert told == as_told(some(debezium))

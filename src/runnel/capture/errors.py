@@ -23,7 +23,8 @@ Permanent
 ├── BrokenSignal          a record of the signals' topic that says nothing that we know
 ├── InvalidChoice         an expression or a column of a selection that fits nothing
 ├── InvalidCondition      a condition on rows that cannot be understood
-└── OptionUnknown         an option that this kind of database does not have
+├── OptionUnknown         an option that this kind of database does not have
+└── ModeUnknown           a value of an option that this kind of database does not have
 """
 
 from __future__ import annotations
@@ -232,3 +233,10 @@ class OptionUnknown(Permanent):
             hint=f"it has {', '.join(known)}" if known else "leave it out",
         )
         self.option = option
+
+
+class ModeUnknown(Permanent):
+    def __init__(self, kind: str, option: str, given: str, known: list[str]) -> None:
+        super().__init__(f'a capture of {kind} has no {option} "{given}"', hint=f"it has {', '.join(known)}")
+        self.option = option
+        self.given = given

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Final
 
-from runnel.capture.errors import OptionUnknown, TableMissing, UnknownAddress
+from runnel.capture.errors import ModeUnknown, OptionUnknown, TableMissing, UnknownAddress
 from runnel.capture.forms import Binary, Decimals
 from runnel.capture.names import check_name
 from runnel.capture.selection import Selection
@@ -76,21 +77,36 @@ def _postgres(place: str, name: str, selection: Selection, binary: Binary, **own
     from runnel.capture.postgres.forms import Times  # noqa: PLC0415
     from runnel.capture.postgres.source import open_source  # noqa: PLC0415
 
-    modes: dict[str, Any] = {"decimals": Decimals, "times": Times}
-    options = {option: modes[option](given) if option in modes else given for option, given in own.items()}
+    options = _with_modes("PostgreSQL", own, {"decimals": Decimals, "times": Times})
     return open_source(f"postgresql:{place}", name, selection.has, binary=binary, **options)
 
 
-def _mariadb(place: str, name: str, selection: Selection, binary: Binary) -> Source:
+def _mariadb(place: str, name: str, selection: Selection, binary: Binary, **own: Any) -> Source:
     # who has SQLite need not wait for PyMySQL
+    from runnel.capture.mariadb.forms import Times  # noqa: PLC0415
     from runnel.capture.mariadb.source import open_source  # noqa: PLC0415
 
-    return open_source(f"mariadb:{place}", name, selection.has, binary=binary)
+    options = _with_modes("MariaDB", own, {"decimals": Decimals, "times": Times})
+    return open_source(f"mariadb:{place}", name, selection.has, binary=binary, **options)
+
+
+def _with_modes(kind: str, own: Mapping[str, str], modes: Mapping[str, type[Enum]]) -> dict[str, Any]:
+    return {option: _mode(kind, option, given, modes) for option, given in own.items()}
+
+
+def _mode(kind: str, option: str, given: str, modes: Mapping[str, type[Enum]]) -> Enum | str:
+    if option not in modes:
+        return given
+    known = [mode.value for mode in modes[option]]
+    if given not in known:
+        raise ModeUnknown(kind, option, given, known)
+    return modes[option](given)
 
 
 # What only some kinds of databases have; a value is as people type it.
 OF_POSTGRES: Final = ("decimals", "times", "slot", "publication", "in_progress")
-OPTIONS: Final = {"postgresql": OF_POSTGRES, "postgres": OF_POSTGRES}
+OF_MARIADB: Final = ("decimals", "times")
+OPTIONS: Final = {"postgresql": OF_POSTGRES, "postgres": OF_POSTGRES, "mariadb": OF_MARIADB, "mysql": OF_MARIADB}
 SCHEMES: Final[dict[str, Callable[..., Source]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,

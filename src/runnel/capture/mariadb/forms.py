@@ -1,14 +1,16 @@
 """How each kind of column stands in JSON: what Debezium's connector for MariaDB makes of it.
 
-A date that is none, such as 0000-00-00, is null, or the beginning of 1970 where the column cannot be null. A large
-BIGINT UNSIGNED is the number that it is; Java's readers make of it what Debezium does. A type that is not known is
-captured as its text, and that is said once.
+A date that is none, such as 0000-00-00, is null, or the beginning of 1970 where the column cannot be null. In the forms
+of Kafka Connect so is a TIME that is no time of a day: null, or midnight. A large BIGINT UNSIGNED is the number that it
+is; Java's readers make of it what Debezium does. A type that is not known is captured as its text, and that is said
+once.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import Enum
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -20,14 +22,25 @@ from runnel.capture.tables import Form
 
 LOGGER: Final = logging.getLogger(__name__)
 MICROS_OF_MILLI: Final = 1000
+MILLI_DIGITS: Final = 3  # of a second, that milliseconds have
 _SINGLE: Final = Struct("<f")
 _COORDINATES: Final = {1: Struct("<dd").unpack_from, 0: Struct(">dd").unpack_from}
 _POINT_AT: Final = 5  # the byte order and the shape's number are before it
 
 
+class Times(Enum):
+    """What becomes of dates and times: Debezium's time.precision.mode. Its `adaptive` is refused for MariaDB, whose
+    TIME may be longer than a day.
+    """
+
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    CONNECT = "connect"
+
+
 class Modes(NamedTuple):
     decimals: Decimals = Decimals.PRECISE
     binary: Binary = Binary.BYTES
+    times: Times = Times.ADAPTIVE_TIME_MICROSECONDS
 
 
 class Forms:
@@ -50,7 +63,7 @@ def form_of(kind: Kind, modes: Modes, *, optional: bool) -> Form:
         return known
     match kind.name:
         case "decimal":
-            return forms.decimal(modes.decimals, kind.scale, kind.size)
+            return _decimal(modes.decimals, kind)
         case "bytes":
             return forms.binary(modes.binary)
         case "bit":
@@ -59,14 +72,10 @@ def form_of(kind: Kind, modes: Modes, *, optional: bool) -> Form:
             return forms.enumeration(label.replace(",", "\\,") for label in kind.labels)
         case "set":
             return forms.enumeration_set(kind.labels)
-        case "date":
-            return _unless_none(forms.DATE, times.days, optional)
-        case "datetime" if kind.size <= 3:
-            return _unless_none(forms.TIMESTAMP, _millis, optional)
-        case "datetime":
-            return _unless_none(forms.MICRO_TIMESTAMP, times.micros, optional)
         case "timestamp":
             return _zoned(optional)
+        case "date" | "time" | "datetime":
+            return (_connect_time if modes.times is Times.CONNECT else _time)(kind, optional)
     return UNKNOWN
 
 
@@ -84,6 +93,20 @@ def single(value: float) -> str:
     return f"{text}.0" if text.removeprefix("-").isdigit() else text
 
 
+def _decimal(mode: Decimals, kind: Kind) -> Form:
+    form = forms.decimal(mode, kind.scale, kind.size)
+    if mode is not Decimals.STRING:
+        return form
+    return form._replace(write=lambda text: f'"{_without_zeros(text)}"')
+
+
+def _without_zeros(text: str) -> str:
+    """With a digit before the point, and no others that say nothing: ZEROFILL shows them, and the log does not."""
+    sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text)
+    found = digits.lstrip("0")
+    return f"{sign}{found if found[:1].isdigit() else f'0{found}'}"
+
+
 def _bits(size: int) -> Form:
     """The lowest byte first, all bytes of the column."""
     if size == 1:
@@ -95,9 +118,34 @@ def _bits(size: int) -> Form:
 # --- dates and times
 
 
+def _time(kind: Kind, optional: bool) -> Form:
+    match kind.name:
+        case "date":
+            return _unless_none(forms.DATE, times.days, optional)
+        case "time":
+            return forms.MICRO_TIME._replace(write=lambda text: str(times.micros_of_time(text)))
+        case _ if kind.size <= MILLI_DIGITS:
+            return _unless_none(forms.TIMESTAMP, _millis, optional)
+    return _unless_none(forms.MICRO_TIMESTAMP, times.micros, optional)
+
+
+def _connect_time(kind: Kind, optional: bool) -> Form:
+    match kind.name:
+        case "date":
+            return _unless_none(forms.CONNECT_DATE, times.days, optional)
+        case "time":
+            return _unless_none(forms.CONNECT_TIME, _millis_of_day, optional)
+    return _unless_none(forms.CONNECT_TIMESTAMP, _millis, optional)
+
+
 def _millis(text: str) -> int | None:
     found = times.micros(text)
     return None if found is None else found // MICROS_OF_MILLI
+
+
+def _millis_of_day(text: str) -> int | None:
+    found = times.micros_of_time(text)
+    return found // MICROS_OF_MILLI if 0 <= found < times.DAY else None
 
 
 def _unless_none(form: Form, number: Callable[[str], int | None], optional: bool) -> Form:
@@ -184,7 +232,6 @@ PLAIN: Final = {
     "float": forms.FLOAT._replace(write=single),
     "double": forms.DOUBLE._replace(write=repr),
     "year": forms.YEAR,
-    "time": forms.MICRO_TIME._replace(write=lambda text: str(times.micros_of_time(text))),
     "text": forms.STRING,
     "json": forms.JSON,
     "uuid": forms.UUID,

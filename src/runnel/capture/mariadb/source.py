@@ -24,7 +24,7 @@ from runnel.capture.mariadb.chunks import Chunks
 from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, literal
 from runnel.capture.mariadb.definitions import Definitions, Shown
 from runnel.capture.mariadb.dump import Dump
-from runnel.capture.mariadb.forms import Modes
+from runnel.capture.mariadb.forms import Modes, Times
 from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.prepared import Looking
 from runnel.capture.mariadb.readiness import Readiness
@@ -268,5 +268,6 @@ def open_source(
     *,
     decimals: Decimals = Decimals.PRECISE,
     binary: Binary = Binary.BYTES,
+    times: Times = Times.ADAPTIVE_TIME_MICROSECONDS,
 ) -> MariadbSource:
-    return MariadbSource(url, name, chosen, modes=Modes(decimals, binary))
+    return MariadbSource(url, name, chosen, modes=Modes(decimals, binary, times))

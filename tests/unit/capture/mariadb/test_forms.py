@@ -2,7 +2,8 @@
 
 import pytest
 
-from runnel.capture.mariadb.forms import Forms, Modes, form_of, single
+from runnel.capture.forms import Decimals
+from runnel.capture.mariadb.forms import Forms, Modes, Times, form_of, single
 from runnel.capture.mariadb.gtids import is_at, is_behind, place_of, text_of
 from runnel.capture.mariadb.kinds import Kind, kind_of
 
@@ -20,6 +21,22 @@ def test_a_date_that_is_none_is_null_or_the_beginning_of_1970(name):
     optional, filled = (form_of(Kind(name), Modes(), optional=each) for each in (True, False))
     assert optional.write(zero) == "null"
     assert filled.write(zero) == filled.fallback
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("00001.500", "1.500"), ("-0.50", "-0.50"), ("0", "0"), ("000", "0"), ("0.000", "0.000"), ("-12", "-12")],
+)
+def test_a_decimal_as_text_has_no_zeros_that_say_nothing(text, written):
+    """The server shows those of ZEROFILL when a table is read, and its log has none."""
+    assert form_of(Kind("decimal", 8, 3), Modes(decimals=Decimals.STRING), optional=True).write(text) == f'"{written}"'
+
+
+def test_in_the_forms_of_kafka_connect_a_time_that_is_none_of_a_day_is_null_or_midnight():
+    optional, filled = (form_of(Kind("time", 6), Modes(times=Times.CONNECT), optional=each) for each in (True, False))
+    assert [optional.write(each) for each in ("00:00:00", "23:59:59.999999")] == ["0", "86399999"]
+    assert [optional.write(each) for each in ("24:00:00", "-00:00:00.000001", "838:59:59")] == ["null"] * 3
+    assert filled.write("-01:00:00") == "0"
 
 
 def test_a_type_that_is_not_known_is_text_and_said_once(caplog):
