@@ -8,6 +8,9 @@ A crash leaves all of it or nothing. Where nobody could tell whether a transacti
 asked, and it is written again if it was not. A transaction that the cluster has aborted is written again, and told in
 the log; one that was given in parts and lasts too long for a second time is not, because the third would, too.
 
+The time of a record is that of its change, but never later than the present: a cluster refuses what lies too far ahead
+of its own clock (`message.timestamp.after.max.ms`), and a database's clock may be anywhere.
+
 A record that is larger than its topic takes goes to `<topic>.rejected` in the same transaction (see `rejections`).
 """
 
@@ -44,6 +47,7 @@ from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
+from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.durable import durable
 from runnel.errors import RunnelError
 from runnel.records import Codec, Record
@@ -78,6 +82,7 @@ class Publisher:
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
         codec: Codec = Codec.NONE,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`partitions` and `configs` are of topics that are not there yet."""
         self.name = name
@@ -90,6 +95,7 @@ class Publisher:
         self._partitions = partitions
         self._configs = {**TOPIC_CONFIGS, **(configs or {})}
         self._codec = codec
+        self._clock = clock
         self._transaction = Transaction(cluster, topic_of(name), timeout=TRANSACTION_SECONDS)
         self._limits = Limits(admin)
         self._counts: dict[str, int] = {}
@@ -206,7 +212,7 @@ class Publisher:
             if len(columns[0]):
                 found |= self._by_partition(topic, columns, len(places))
         for topic, page in aside.pages.items():
-            refused |= self._by_partition(topic, _columns(page), len(self._places(topic)))
+            refused |= self._by_partition(topic, self._columns(page), len(self._places(topic)))
         return [each for each in (found, refused) if each]
 
     def _by_partition(self, topic: str, columns: tuple[Any, ...], count: int) -> Divided:
@@ -223,7 +229,7 @@ class Publisher:
 
     def _taken(self, topic: str, page: Page, aside: Outgoing, position: Position | None) -> tuple[Any, ...]:
         """The columns of a page without the records that the topic does not take; those are put aside."""
-        columns = _columns(page)
+        columns = self._columns(page)
         whole = _size(columns)
         if whole <= self._limits.of(topic, whole):
             return columns
@@ -242,6 +248,10 @@ class Publisher:
         self._refused[topic] += len(refused)
         left = {each.row for each in refused}
         return _rows(columns, pa.array([row for row in range(len(sizes)) if row not in left], pa.int64()))
+
+    def _columns(self, page: Page) -> tuple[Any, ...]:
+        values, keys, times, headers = _columns(page)
+        return values, keys, pc.min_element_wise(times, self._clock.now()), headers
 
     def _count_refused(self) -> None:
         for topic, count in self._refused.items():

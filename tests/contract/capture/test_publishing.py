@@ -11,6 +11,7 @@ from runnel.capture.state import State
 from runnel.client.cluster import Cluster
 from runnel.client.errors import Fenced
 from runnel.client.wire import Wire
+from runnel.clock import SYSTEM_CLOCK
 from runnel.protocol.versions import Api
 from tests.contract.capture.topics import committed
 
@@ -60,6 +61,20 @@ def test_changes_and_their_position_are_two_questions(cluster, name, monkeypatch
     monkeypatch.setattr(Wire, "send", noted)
     publisher.publish(changes(name, 1), at(1))
     assert asked == [Api.PRODUCE, Api.END_TXN]
+
+
+def test_no_record_is_later_than_the_present_however_far_the_clock_of_its_database_is_ahead(cluster, name):
+    """The cluster would refuse it, with message.timestamp.after.max.ms."""
+    publisher, present = publisher_of(cluster, name), SYSTEM_CLOCK.now()
+    publisher.open()
+    out = Outgoing()
+    for time in (0, present - 1, present + 7_200_000):
+        out.add(f"{name}.a", "1", "1", time)
+    publisher.publish(out, at(0))
+    (found,) = committed(cluster.bootstrap, f"{name}.a").values()
+    first, second, last = sorted(each.timestamp for each in found)
+    assert (first, second) == (0, present - 1)
+    assert present <= last <= SYSTEM_CLOCK.now()
 
 
 def test_a_copy_that_was_replaced_is_refused_with_its_first_record(cluster, name):

@@ -48,6 +48,16 @@ def test_a_source_that_passes_what_is_not_for_us_is_behind_until_there_is_no_mor
     assert lag.seconds(20 * SECOND) == 0.0
 
 
+def test_a_clock_of_the_database_that_is_ahead_shows_no_lag_and_one_that_is_behind_shows_more():
+    stream, lag = reading()
+    stream.tell(transaction(1, 7_200 * SECOND), Outgoing(), 14 * SECOND)
+    assert lag.seconds(15 * SECOND) == 0.0
+    stream.tell(transaction(2, -7_200 * SECOND), Outgoing(), 16 * SECOND)
+    assert lag.seconds(16 * SECOND) == 7_216.0
+    stream.tell([], Outgoing(), 17 * SECOND)
+    assert lag.seconds(17 * SECOND) == 0.0
+
+
 def test_without_readings_it_grows():
     stream, lag = reading()
     stream.tell([], Outgoing(), 15 * SECOND)
