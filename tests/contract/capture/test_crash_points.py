@@ -58,10 +58,12 @@ def steps(points):
 
 
 def test_every_durable_step_of_a_capture_is_tried():
-    sources = Path(runnel.capture.__file__).parent.glob("**/*.py")
-    known = [each for each in sources if not {"postgres", "mariadb"} & set(each.parts)]
-    names = {name for source in known for name in re.findall(r'durable\("([^"]+)"\)', source.read_text())}
-    assert names == {*FIRST_LIFE, *SECOND_LIFE, *ELSEWHERE}
+    """Of all captures. Those of PostgreSQL are tried in a file of their own; MariaDB's has none beside those of all."""
+    folder = Path(runnel.capture.__file__).parent
+    known = [each for each in folder.glob("**/*.py") if each.relative_to(folder).parts[0] != "postgres"]
+    assert any("mariadb" in each.parts for each in known)
+    names = {name for source in known for name in re.findall(r"\bdurable\(([^)]*)\)", source.read_text())}
+    assert names == {f'"{name}"' for name in (*FIRST_LIFE, *SECOND_LIFE, *ELSEWHERE)}
 
 
 @pytest.fixture
