@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from runnel.cli import main
+from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.lives import wait_until
 from tests.contract.capture.topics import committed
 from tests.contract.views.postgres_server import postgres_server
@@ -94,6 +95,7 @@ def test_what_makes_no_sense_ends_with_2(run, path, words, told):
     ("words", "told"),
     [
         (["--slot", "mine"], 'error: a capture of sqlite has no option "slot"\nhint: leave it out\n'),
+        (["--decimals", "string"], 'error: a capture of sqlite has no option "decimals"\nhint: leave it out\n'),
         (["--outbox", "events"], 'has no table ".*\\.events"\nhint: it has main.orders\n'),
         (["--outbox", "orders"], 'column of the outbox "aggregatetype" cannot be used: table main.orders sends id, '),
         (["--outbox", "orders", "--outbox-topic", "x"], 'error: topic of the outbox "x" cannot be used: '),
@@ -113,6 +115,11 @@ def test_what_does_not_fit_the_database_ends_with_1(run, path, words, told):
         f"postgresql://me:{SECRET}@127.0.0.1:1/shop",
         f"postgresql://me:{SECRET}@127.0.0.1:port/shop",
         f"postgresql://me:{SECRET}@nowhere.invalid/shop",
+        f"mariadb://me:{SECRET}@127.0.0.1:1/shop",
+        f"mariadb://me:{SECRET}@127.0.0.1:port/shop",
+        f"mariadb://me:{SECRET}@nowhere.invalid/shop",
+        f"mariadb://me:{SECRET}@127.0.0.1/",
+        f"mariadb://me:{SECRET}@127.0.0.1/shop?ssl_mode=verify",
         f"postgres//me:{SECRET}@127.0.0.1/shop",
         f"oracle://me:{SECRET}@127.0.0.1/shop",
         f"me:{SECRET}@127.0.0.1/shop",
@@ -291,3 +298,91 @@ def test_text_of_no_encoding_is_told_with_what_mends_it(run, server):
         assert connection.execute("SELECT convert_to(c, 'SQL_ASCII') FROM t").fetchall() == [("café".encode(),)]
     assert run("remove", "noenc", address)[0] == 0
     server.run("DROP DATABASE no_encoding WITH (FORCE)")
+
+
+# --- of MariaDB
+
+
+@pytest.fixture
+def maria(mariadb):
+    """A database of its own with a table, and a user that may log in with a password alone."""
+    database = MariadbDatabase(mariadb)
+    database.run("CREATE TABLE orders (id int PRIMARY KEY, at time, total decimal(10,2))")
+    database.run("CREATE USER locked@'%' IDENTIFIED BY 'right'")
+    yield database
+    database.run("DROP USER locked@'%'")
+    database.close()
+
+
+@pytest.mark.servers
+def test_a_wrong_password_of_mariadb_is_told_without_it(run, maria):
+    for command in ("run", "remove"):
+        code, said, logged = run(command, "x", maria.server.url_of(maria.schema, "locked", SECRET))
+        assert code == 1
+        assert f"error: database mariadb://locked@127.0.0.1:{maria.server.port}/{maria.schema} " in said
+        assert "Access denied for user 'locked'" in said
+        assert "\nhint: see to the user and the password; MYSQL_PWD keeps it out of the address\n" in said
+        assert SECRET not in said + logged
+
+
+@pytest.mark.servers
+def test_the_password_of_the_environment_counts_and_is_not_told(run, maria, monkeypatch):
+    address = f"mariadb://locked@127.0.0.1:{maria.server.port}/{maria.schema}"
+    monkeypatch.setenv("MYSQL_PWD", SECRET)
+    code, said, logged = run("run", "x", address)
+    assert (code, "Access denied for user 'locked'" in said) == (1, True)
+    assert f"error: database {address} " in said
+    assert SECRET not in said + logged
+    monkeypatch.setenv("MYSQL_PWD", "right")
+    maria.run(f"GRANT SELECT ON {maria.schema}.* TO locked@'%'")
+    code, said, _ = run("run", "x", address)
+    assert (code, "user 'locked'@'%' may not read the log\n" in said) == (1, True)
+    assert "\nhint: run GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'locked'@'%';\n" in said
+
+
+@pytest.mark.servers
+def test_a_table_that_mariadb_does_not_have_is_told_with_those_that_it_has(run, maria):
+    code, said, _ = run("run", "x", maria.url, "--tables", "order")
+    assert (code, f"\nhint: it has {maria.schema}.orders\n" in said) == (1, True)
+    assert 'has no table ".*\\.order"' in said
+
+
+@pytest.mark.servers
+def test_a_log_of_mariadb_that_tells_too_little_is_told_with_the_sql_that_mends_it(run, maria):
+    mending = "SET GLOBAL binlog_row_image = 'FULL';"
+    try:
+        maria.run("SET GLOBAL binlog_row_image = 'MINIMAL'")
+        code, said, _ = run("run", "x", maria.url)
+    finally:
+        maria.run(mending)
+    assert (code, "cannot be captured: binlog_row_image is MINIMAL\n" in said) == (1, True)
+    assert f"\nhint: run {mending} and let the writers connect again; the same belongs into my.cnf\n" in said
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--times", "adaptive"], 'has no times "adaptive"\nhint: it has adaptive_time_microseconds, connect\n'),
+        (["--slot", "mine"], 'has no option "slot"\nhint: it has decimals, times\n'),
+    ],
+)
+def test_an_option_that_mariadb_does_not_have_is_told(run, maria, words, told):
+    code, said, _ = run("run", "x", maria.url, *words)
+    assert (code, told in said) == (1, True)
+
+
+@pytest.mark.servers
+def test_decimals_and_times_of_mariadb_are_chosen_on_the_command_line(broker, maria):
+    maria.run("INSERT INTO orders VALUES (1, '12:34:56', 1.5), (2, '-01:00:00', NULL)")
+    words = ["--decimals", "string", "--times", "connect", "--partitions", "1"]
+    topic = f"modes.{maria.schema}.orders"
+    with running(broker, "modes", maria.url, *words):
+        maria.run("INSERT INTO orders VALUES (3, '23:59:59', -2)")
+        wait_until(lambda: len(committed(broker.bootstrap, topic).get(topic, [])) == 3)
+    rows = [each.value["after"] for each in committed(broker.bootstrap, topic)[topic]]
+    assert rows == [
+        {"id": 1, "at": 45_296_000, "total": "1.50"},
+        {"id": 2, "at": None, "total": None},
+        {"id": 3, "at": 86_399_000, "total": "-2.00"},
+    ]
