@@ -149,7 +149,7 @@ def test_a_table_that_comes_back_after_its_end_was_read_is_left_to_be_read_as_a_
 
 
 def test_a_column_cannot_be_dropped_while_its_table_is_captured(orders):
-    """As docs/howto/capture-a-database.md says, with the remedy."""
+    """The remedy is run in tests/contract/capture/test_dropped_column.py."""
     orders.prepare()
     with pytest.raises(sqlite3.OperationalError, match="error in trigger _runnel_shop_"):
         orders.write("ALTER TABLE orders DROP COLUMN name")
