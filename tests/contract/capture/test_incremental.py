@@ -157,8 +157,12 @@ def test_reading_goes_on_in_the_next_life(lives, database):
 
 def test_a_table_without_a_key_is_refused(lives, broker, database, name):
     source = database.source(name)
-    with pytest.raises(NoKey, match=f'table "{database.schema}.loose" cannot be read by chunks: it has no primary key'):
+    told = f'table "{database.schema}.loose" cannot be read by chunks: it has no primary key'
+    with pytest.raises(NoKey, match=told) as refused:
         capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL).run()
+    assert refused.value.hint == (
+        "give it one, leave it out with --without-tables, or read the tables with --snapshot initial"
+    )
 
 
 def test_with_no_snapshot_only_changes_are_told(lives, database):
