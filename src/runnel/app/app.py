@@ -13,9 +13,10 @@ Declaring starts nothing: no socket, no JVM, no pyspark. A decorated function st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Unpack, overload
 
-from runnel.app.captured import Captured, check_given, selection_of
+from runnel.app.capture_options import CaptureOptions, options_of
+from runnel.app.captured import Captured, check_given, row_filters, selection_of
 from runnel.capture.selection import RowFilter
 from runnel.graph.alert import Alert, AlertRule, rules
 from runnel.graph.body import Function, check_body, checked_inputs
@@ -156,25 +157,28 @@ class App:
         url: str,
         *,
         tables: Sequence[str] = (),
+        without_tables: Sequence[str] = (),
         prefix: str | None = None,
         columns: Sequence[str] = (),
+        without_columns: Sequence[str] = (),
         mask: Sequence[str] = (),
         hash: Mapping[str, str] | None = None,
-        where: Mapping[str, RowFilter] | None = None,
+        where: Mapping[str, str | RowFilter] | None = None,
         key: Mapping[str, str | Sequence[str]] | None = None,
+        **how: Unpack[CaptureOptions],
     ) -> Captured:
         """Capture a database while the app runs: its tables, and then every change of them, into topics
         `<prefix>.<schema>.<table>`. What is returned gives the tables as inputs: `.table(...)` and `.stream(...)`.
+        `how` are the options of `runnel capture run`: see `CaptureOptions`.
         """
+        told = f'capture "{name}"'
         if any(each.name == name for each in self.captures):
-            raise NameTaken(f'capture "{name}"', name)
-        check_given(
-            f'capture "{name}"',
-            lists={"tables": tables, "columns": columns, "mask": mask},
-            mappings={"hash": hash, "where": where, "key": key},
-        )
-        selection = selection_of(tables, columns, mask, hash or {}, where or {}, key or {})
-        captured = Captured(self, name, url, selection, prefix)
+            raise NameTaken(told, name)
+        tables_given = {"tables": tables, "without_tables": without_tables}
+        lists = {**tables_given, "columns": columns, "without_columns": without_columns, "mask": mask}
+        check_given(told, url, lists=lists, mappings={"hash": hash, "where": where, "key": key})
+        selection = selection_of(lists, hash or {}, row_filters(told, where or {}), key or {})
+        captured = Captured(self, told, options_of(told, name, url, selection, prefix, how))
         for other in self.captures:
             if other.prefix == captured.prefix:
                 hint = "give one of the two another prefix"

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from runnel.app.declared_columns import ColumnWarnings, check_columns
 from runnel.app.time_units import check_time_units
-from runnel.capture.errors import TableMissing
-from runnel.capture.names import check_name
+from runnel.capture.conditions import parse
+from runnel.capture.errors import InvalidCondition, TableMissing
+from runnel.capture.opening import kind_of
+from runnel.capture.options import Options
+from runnel.capture.outbox import Router
 from runnel.capture.outgoing import topic_of_table
 from runnel.capture.selection import (
     Hashed,
     Hiding,
-    Masked,
     RowFilter,
     Selection,
     column_expression,
+    masked,
     table_expression,
 )
 from runnel.capture.source import Source
@@ -44,9 +47,10 @@ Input = TypeVar("Input", Table, Stream)
 
 SQLITE = "sqlite"
 SCHEMAS = {SQLITE: "main", "postgresql": "public", "postgres": "public"}
+MILLISECONDS = "connect"  # the way to write times in which all are
 MAPPED = {
     "hash": '{"customers.email": "pepper"}, columns with their salts',
-    "where": '{"customers": function}, functions of a row by table',
+    "where": '{"customers": "id > 10"}, conditions or functions of a row by table',
     "key": '{"customers": "email"}, columns by table',
 }
 OF_DATABASE = ("mariadb", "mysql")  # a schema is what others call a database
@@ -81,8 +85,11 @@ class TellingFilter:
             raise RowFilterFailed(self._table, error) from error
 
 
-def check_given(where: str, *, lists: Mapping[str, object], mappings: Mapping[str, object]) -> None:
+def check_given(where: str, url: object, *, lists: Mapping[str, object], mappings: Mapping[str, object]) -> None:
     """A text is a sequence to Python: each of its letters would be a name."""
+    if not isinstance(url, str) or not url:
+        hint = "give an address such as sqlite:shop.sqlite or postgresql://USER@HOST/DATABASE"
+        raise InvalidDeclaration(where, "url", f"is {type(url).__name__} and no address", hint=hint)
     for argument, given in lists.items():
         if isinstance(given, str):
             hint = f"give a list: {argument}=[{given!r}]"
@@ -94,41 +101,56 @@ def check_given(where: str, *, lists: Mapping[str, object], mappings: Mapping[st
 
 
 def selection_of(
-    tables: Iterable[str],
-    columns: Iterable[str],
-    mask: Iterable[str],
+    lists: Mapping[str, Iterable[str]],
     hash: Mapping[str, str],
-    where: Mapping[str, RowFilter],
+    rows: Mapping[str, RowFilter],
     key: Mapping[str, str | Sequence[str]],
 ) -> Selection:
     """Tables by name or by an expression for `schema.table`; columns as TABLE.COLUMN, or with the schema before."""
-    hidden: dict[str, Hiding] = {column_expression(each): Masked() for each in mask}
+    hidden: dict[str, Hiding] = dict(map(masked, lists["mask"]))
     hidden |= {column_expression(each): Hashed(salt) for each, salt in hash.items()}
     return Selection(
-        tables=[table_expression(each) for each in tables],
-        columns=[column_expression(each) for each in columns],
+        tables=[table_expression(each) for each in lists["tables"]],
+        without_tables=[table_expression(each) for each in lists["without_tables"]],
+        columns=[column_expression(each) for each in lists["columns"]],
+        without_columns=[column_expression(each) for each in lists["without_columns"]],
         hidden=hidden,
         keys={
             table_expression(each): [names] if isinstance(names, str) else list(names) for each, names in key.items()
         },
-        rows={table_expression(each): TellingFilter(each, passes) for each, passes in where.items()},
+        rows={table_expression(each): TellingFilter(each, passes) for each, passes in rows.items()},
     )
+
+
+def row_filters(where: str, given: Mapping[str, str | RowFilter]) -> dict[str, RowFilter]:
+    """By table: a condition as `runnel capture run --where` has them, or a function."""
+    return {table: _row_filter(where, table, passes) for table, passes in given.items()}
+
+
+def _row_filter(where: str, table: str, given: object) -> RowFilter:
+    if isinstance(given, str):
+        try:
+            return parse(given)
+        except InvalidCondition as error:
+            raise InvalidDeclaration(where, "where", f"of {table}: {error.what}", hint=error.hint) from None
+    if not callable(given):
+        hint = f"write where={MAPPED['where']}"
+        raise InvalidDeclaration(where, "where", f"of {table} is {given!r}, which says nothing of a row", hint=hint)
+    return cast(RowFilter, given)
 
 
 class Captured:
     """`topics` are those of its tables that the app reads."""
 
-    def __init__(self, app: App, name: str, url: str, selection: Selection, prefix: str | None) -> None:
-        self.where = f'capture "{name}"'
-        check_name("name", name)
-        check_name("prefix", prefix or name)
-        if not isinstance(url, str) or not url:
-            hint = "give an address such as sqlite:shop.sqlite or postgresql://USER@HOST/DATABASE"
-            raise InvalidDeclaration(self.where, "url", f"is {type(url).__name__} and no address", hint=hint)
-        self.name = name
-        self.url = url
-        self.prefix = prefix or name
-        self.selection = selection
+    def __init__(self, app: App, where: str, options: Options) -> None:
+        """`where` is how an error calls it."""
+        self.where = where
+        self.options = options
+        self.name = options.name
+        self.url = options.url
+        self.prefix = options.topic_prefix
+        self.selection = options.selection
+        self._outbox = None if options.outbox is None else Router(options.outbox)
         self._app = app
         self._inputs: list[tuple[TableId, Table | Stream]] = []  # that the app reads
         self._warnings = ColumnWarnings()
@@ -185,8 +207,13 @@ class Captured:
         schema, _, table = name.rpartition(".")
         found = TableId(schema or self._schema(), table)
         if not self.selection.has(found):
-            hint = f"name it in tables=[...], which has {', '.join(self.selection.tables)}"
+            given = {"tables": self.selection.tables, "without_tables": self.selection.without_tables}
+            told = " and ".join(f"{argument}=[{', '.join(each)}]" for argument, each in given.items() if each)
+            hint = f"choose it, or leave it out here: the capture has {told}"
             raise InvalidDeclaration(self.where, "table", f"{name!r} is none that it captures", hint=hint)
+        if self._outbox is not None and self._outbox.has(found):
+            hint = f'read the topics that they are sent to: app.stream("{self._outbox.outbox.topic}", ...)'
+            raise InvalidDeclaration(self.where, "table", f"{name!r} is its outbox: its rows are events", hint=hint)
         return found
 
     def _read(self, table: TableId, declared: Input) -> Input:
@@ -194,19 +221,21 @@ class Captured:
         return declared
 
     def _schema(self) -> str:
-        if self._scheme in OF_DATABASE:
+        if kind_of(self.url) in OF_DATABASE:
             return urlsplit(self.url).path.strip("/")
-        return SCHEMAS.get(self._scheme, SCHEMAS[SQLITE])
-
-    @property
-    def _scheme(self) -> str:
-        return self.url.partition(":")[0]
+        return SCHEMAS[kind_of(self.url)]
 
     def _format(self, schema: object) -> object:
-        """As the captures write values: SQLite's as they are, the others' as Debezium does."""
+        """As the capture writes values: SQLite's as they are, the others' as Debezium does in the ways that are asked
+        for.
+        """
         if not isinstance(schema, str):
             return schema
-        if self._scheme in OF_DATABASE:
-            return Debezium(schema, time_unit="ms")
-        is_plain = self._scheme not in SCHEMAS or self._scheme == SQLITE
-        return Debezium(schema, decimals="string" if is_plain else "precise")
+        kind, own = kind_of(self.url), self.options.own
+        is_millis = kind in OF_DATABASE or own.get("times") == MILLISECONDS
+        return Debezium(
+            schema,
+            time_unit="ms" if is_millis else "us",
+            decimals=own.get("decimals", "string" if kind == SQLITE else "precise"),
+            binary=self.options.binary.value,
+        )

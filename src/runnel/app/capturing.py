@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 from runnel.app.captured import Captured
 from runnel.app.progress import CaptureProgress
+from runnel.capture import at_work
 from runnel.capture.capture import Capture
-from runnel.capture.envelope import Envelope
 from runnel.capture.events import Ended, Event, Passed, Position, Redefined
-from runnel.capture.opening import open_source
-from runnel.capture.publisher import TOPIC_CONFIGS, Publisher, admin_of
+from runnel.capture.publisher import TOPIC_CONFIGS, admin_of
 from runnel.capture.source import Changes, Source
 from runnel.capture.tables import Table
 from runnel.client.cluster import Cluster
@@ -87,12 +87,12 @@ def make_topics(captured: Iterable[Captured], kafka: Kafka) -> None:
     """Those that the app reads: a capture makes the topic of an empty table with its first row, and nobody waits."""
     for each in captured:
         for topic in sorted(each.topics):
-            kafka.make_topic(topic, configs=TOPIC_CONFIGS)
+            kafka.make_topic(topic, partitions=each.options.partitions, configs=TOPIC_CONFIGS)
 
 
 def opened(captured: Captured) -> Source:
     """Its database, with every table that the app reads. Nothing is made in it for the asking."""
-    source = open_source(captured.url, captured.name, captured.selection)
+    source = at_work.opened(captured.options)
     try:
         captured.check(source)
     except BaseException:
@@ -149,6 +149,9 @@ class Capturing:
             return CaptureProgress(name)
         rows = capture.progress
         is_streaming = capture.is_streaming.is_set()
+        if is_streaming and not capture.state.is_complete:
+            percent = rows.percent if rows.estimate else None
+            return CaptureProgress(name, "reads changes, and tables beside them", rows.read, percent, source.lag)
         if is_streaming:
             return CaptureProgress(name, "reads changes", rows.read, 100.0, source.lag)
         if capture.state.follows_changes:
@@ -226,11 +229,11 @@ class Capturing:
         source = cast(Source, self._source)
         with kafka.cluster() as cluster:
             self._cluster = cluster
-            publisher = Publisher(cluster, captured.name, lambda: admin_of(kafka.bootstrap, kafka.settings))
-            envelope = Envelope(captured.prefix, source, captured.selection)
-            self._capture = Capture(captured.name, source, publisher, envelope)
+            admin = partial(admin_of, kafka.bootstrap, kafka.settings)
+            self._capture, watching = at_work.at_work(captured.options, source, cluster, admin)
             if not self._stopping.is_set():  # whoever stops now finds it
-                self._capture.run()
+                with watching:
+                    self._capture.run()
 
     def _opened(self) -> WatchedSource:
         return WatchedSource(opened(self._captured), self._captured.see)

@@ -11,6 +11,7 @@ from runnel.graph.types import Simple
 
 TIMES = (Simple("timestamp"), Simple("timestamp_ntz"))
 WRITTEN = {
+    "org.apache.kafka.connect.data.Timestamp": "ms",
     "io.debezium.time.Timestamp": "ms",
     "io.debezium.time.MicroTimestamp": "us",
     "io.debezium.time.NanoTimestamp": "ns",

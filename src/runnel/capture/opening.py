@@ -56,6 +56,12 @@ def source_of(
     return SCHEMES[scheme](place, name, selection, binary, **(own or {}))
 
 
+def kind_of(address: str) -> str:
+    """The scheme that it stands for; what has none that is known is a file of SQLite's, if anything."""
+    scheme = address.partition(":")[0]
+    return scheme if scheme in SCHEMES else "sqlite"
+
+
 def _is_mistyped(address: str) -> bool:
     """A URL without its scheme is no file, and is not to be shown as one: it may have a password in it."""
     return ":" in address.partition("@")[0] and "@" in address and not os.path.exists(address)

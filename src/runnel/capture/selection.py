@@ -168,6 +168,14 @@ def column_expression(given: str) -> str:
     return given if given.count(".") > 1 else rf".*\.{given}"
 
 
+def masked(given: str) -> tuple[str, Masked]:
+    """The expression of a column that is to be masked, as TABLE.COLUMN or TABLE.COLUMN:LENGTH, and its mask."""
+    name, _, length = given.rpartition(":")
+    if name and length.isascii() and length.isdigit():
+        return column_expression(name), Masked(int(length))
+    return column_expression(given), Masked()
+
+
 def compiled(what: str, expression: str) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -116,6 +116,13 @@ class Watching:
         self._stop.set()
         self._thread.join(LOOK_SECONDS)  # a database that does not answer holds nobody up
 
+    def __enter__(self) -> Watching:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     def look(self) -> None:
         self._pace.see(self._capture.progress.read)
         try:

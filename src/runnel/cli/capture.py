@@ -7,20 +7,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from typing import Any
 
+from runnel.capture.at_work import at_work, opened
 from runnel.capture.capture import Capture
-from runnel.capture.chosen import Mode, Reading
-from runnel.capture.envelope import Envelope
 from runnel.capture.errors import NothingCaptured, OtherCapture
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
 from runnel.capture.lag import Pace
 from runnel.capture.names import check_name
-from runnel.capture.opening import open_source, source_of
-from runnel.capture.outbox import Outbox, check
-from runnel.capture.publisher import Publisher, admin_of
+from runnel.capture.opening import open_source
+from runnel.capture.options import INITIAL, Options
+from runnel.capture.outbox import Outbox
+from runnel.capture.publisher import admin_of
 from runnel.capture.selection import Selection, column_expression, table_expression
 from runnel.capture.signals import signals_topic
 from runnel.capture.source import Source, recognize
@@ -66,7 +65,7 @@ def run(  # noqa: PLR0913  # what people may type
     transactions: given.Transactions = False,
     heartbeat: given.Heartbeat = None,
     binary: given.BinaryMode = Binary.BYTES.value,
-    snapshot: given.Snapshot = Mode.INITIAL.value,
+    snapshot: given.Snapshot = INITIAL,
     chunk: given.Chunk = CHUNK_ROWS,
     snapshot_rate: given.SnapshotRate = None,
     decimals: given.DecimalsMode = None,
@@ -80,8 +79,6 @@ def run(  # noqa: PLR0913  # what people may type
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
     make_arrow_light()
-    check_name("name", name)
-    check_name("prefix", prefix or name)
     selection = Selection(
         tables=[table_expression(each) for each in tables],
         without_tables=[table_expression(each) for each in without_tables],
@@ -91,26 +88,29 @@ def run(  # noqa: PLR0913  # what people may type
         keys=choices.keys(key),
         rows=choices.conditions(where),
     )
-    events = Outbox(table_expression(outbox), topic=outbox_topic) if outbox is not None else None
-    own = choices.own(decimals=decimals, times=times, slot=slot, publication=publication, in_progress=in_progress)
-    seconds = parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0
-    reading = Reading(Mode(snapshot), chunk, snapshot_rate)
-    with closing(open_source(url, name, selection, binary=Binary(binary), own=own)) as source:
-        if events is not None:
-            check(events, source, selection)
-        with Cluster(bootstrap) as cluster:
-            cluster.reach()
-            publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
-            envelope = Envelope(
-                prefix or name, source, selection, schemas=schemas, outbox=events, schema_changes=schema_changes
-            )
-            work = Capture(
-                name, source, publisher, envelope, transactions=transactions, heartbeat=seconds, reading=reading
-            )
-            look = partial(source_of, url, name, Selection(), own=own)
-            watching = Watching(work, publisher, envelope, look, retained_warning=retained_warning)
-            with _served(watching, metrics):
-                _run(work, watching)
+    options = Options(
+        name,
+        url,
+        selection,
+        prefix=prefix or "",
+        partitions=partitions,
+        schemas=schemas,
+        schema_changes=schema_changes,
+        outbox=Outbox(table_expression(outbox), topic=outbox_topic) if outbox is not None else None,
+        transactions=transactions,
+        heartbeat=parse_duration(heartbeat) / 1000 if heartbeat is not None else 0.0,
+        binary=Binary(binary),
+        snapshot=snapshot,
+        chunk=chunk,
+        snapshot_rate=snapshot_rate,
+        own=choices.own(decimals=decimals, times=times, slot=slot, publication=publication, in_progress=in_progress),
+        retained_warning=retained_warning,
+    )
+    with closing(opened(options)) as source, Cluster(bootstrap) as cluster:
+        cluster.reach()
+        work, watching = at_work(options, source, cluster, lambda: admin_of(bootstrap))
+        with _served(watching, metrics):
+            _run(work, watching)
 
 
 @capture.command()

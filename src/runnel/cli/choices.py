@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from pathlib import Path
 
 import typer
 
-from runnel.capture.chosen import Mode
 from runnel.capture.conditions import parse
 from runnel.capture.errors import InvalidCondition
-from runnel.capture.forms import Binary, Decimals
-from runnel.capture.selection import Hashed, Hiding, Masked, RowFilter, column_expression, table_expression
-
-LENGTH = 3  # of a mask
-TIMES = ("adaptive", "adaptive_time_microseconds", "connect")
+from runnel.capture.options import WAYS
+from runnel.capture.selection import Hashed, Hiding, RowFilter, column_expression, masked, table_expression
 
 
 def hidden(masks: Iterable[str], hashes: Iterable[str], salt_env: str | None) -> dict[str, Hiding]:
-    found: dict[str, Hiding] = {}
-    for each in masks:
-        name, _, length = each.partition(":")
-        found[column_expression(name)] = Masked(int(length or LENGTH))
+    found: dict[str, Hiding] = dict(map(masked, masks))
     chosen = list(hashes)
     if chosen:
         hashing = Hashed(_salt(salt_env))
@@ -92,26 +84,22 @@ def checked_conditions(given: list[str]) -> list[str]:
 
 
 def checked_mode(given: str) -> str:
-    return _one_of(given, _values(Mode), "read the tables")
+    return _one_of(given, WAYS["snapshot"], "read the tables")
 
 
 def checked_binary(given: str) -> str:
-    return _one_of(given, _values(Binary), "write bytes")
+    return _one_of(given, WAYS["binary"], "write bytes")
 
 
 def checked_decimals(given: str | None) -> str | None:
-    return None if given is None else _one_of(given, _values(Decimals), "write decimals")
+    return None if given is None else _one_of(given, WAYS["decimals"], "write decimals")
 
 
 def checked_times(given: str | None) -> str | None:
-    return None if given is None else _one_of(given, TIMES, "write times")
+    return None if given is None else _one_of(given, WAYS["times"], "write times")
 
 
 def _one_of(given: str, known: Iterable[str], what: str) -> str:
     if given not in known:
         raise typer.BadParameter(f"'{given}' is no way to {what}: expected {', '.join(known)}.")
     return given
-
-
-def _values(modes: type[Enum]) -> list[str]:
-    return [mode.value for mode in modes]

@@ -11,12 +11,15 @@ from runnel import App, Broker
 from runnel.app import capturing as at_work
 from runnel.app.broker_checks import nouns
 from runnel.app.capture_checks import capture_checks
-from runnel.app.capturing import CaptureFailed, Captures, WatchedSource, capturing, make_topics
+from runnel.app.capturing import CaptureFailed, Captures, WatchedSource, capturing, make_topics, opened
 from runnel.app.finding import Mark
 from runnel.app.progress import CaptureProgress
 from runnel.app.runner import Runner, Running
+from runnel.capture.capture import Capture
+from runnel.capture.chosen import Mode, Reading
 from runnel.capture.errors import DatabaseBusy
 from runnel.capture.events import Ended, Passed, Position
+from runnel.capture.opening import SCHEMES
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.sqlite.changes import SqliteChanges
 from runnel.cli import capture_signals
@@ -24,6 +27,7 @@ from runnel.client import Admin, Consumer
 from runnel.pipeline.errors import JavaMissing
 from runnel.pipeline.kafka import Kafka
 from runnel.stop_request import StopRequest
+from tests.contract.capture.topics import committed
 from tests.pipeline.waiting import wait_until
 
 NUMBERS = itertools.count()
@@ -110,6 +114,131 @@ def test_one_that_is_paused_does_not_catch_up_and_says_so(broker, database, name
     with capturing(app.captures, kafka) as captures:
         captures.catch_up(StopRequest())
     assert told(broker, f"{name}.main.customers") == [("r", "Anne"), ("r", "Bob")] * 2
+
+
+# --- each option
+
+
+@pytest.fixture
+def captured(broker, database, name):
+    """Capture until all that is there is in the topics; what they hold, by the end of their names."""
+
+    def captured(url=f"sqlite:{database}", **how):
+        app = App("shop")
+        app.capture(name, url, **how)
+        with capturing(app.captures, Kafka(broker.bootstrap)) as captures:
+            captures.catch_up(StopRequest())
+        topics = committed(broker.bootstrap, name)
+        return {topic.removeprefix(f"{name}."): records for topic, records in topics.items()}
+
+    return captured
+
+
+def after(records):
+    return [record.value["after"] for record in records]
+
+
+def test_tables_and_columns_are_left_out_and_rows_chosen(captured, write):
+    write("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
+    write("INSERT INTO notes VALUES (1)")
+    write("ALTER TABLE customers ADD COLUMN email DEFAULT 'a@x'")
+    topics = captured(
+        without_tables=["notes"], without_columns=["customers.name"], mask=["customers.email:5"],
+        where={"customers": "id >= 2"},
+    )  # fmt: skip
+    assert "main.notes" not in topics
+    assert after(topics["main.customers"]) == [{"id": 2, "email": "*****"}]
+
+
+def test_schemas_transactions_schema_changes_and_partitions_are_as_asked(broker, captured, write, name):
+    captured(schemas=True, transactions=True, schema_changes=True, partitions=3)
+    write("UPDATE customers SET name = 'Anna' WHERE id = 1")
+    topics = captured(schemas=True, transactions=True, schema_changes=True, partitions=3)
+    changed = next(each for each in topics["main.customers"] if each.value["payload"]["op"] == "u")
+    assert changed.value["schema"]["name"] == f"{name}.main.customers.Envelope"
+    assert changed.value["payload"]["transaction"]["total_order"] == 1
+    assert [each.value["payload"]["status"] for each in topics["transaction"]] == ["BEGIN", "END"]
+    (change,) = topics[name]
+    assert change.value["payload"]["tableChanges"][0]["id"] == '"shop"."main"."customers"'
+    with Admin(broker.bootstrap) as admin:
+        assert len(admin.topic(f"{name}.main.customers").partitions) == 3
+
+
+def test_the_topics_that_an_app_reads_are_made_with_the_partitions_of_their_capture(broker, database, name):
+    app = App("shop")
+    app.capture(name, f"sqlite:{database}", partitions=2).table("customers", key="id", schema="id long")
+    make_topics(app.captures, Kafka(broker.bootstrap))
+    with Admin(broker.bootstrap) as admin:
+        assert len(admin.topic(f"{name}.main.customers").partitions) == 2
+
+
+def test_bytes_are_written_as_asked(captured, write):
+    write("UPDATE customers SET name = x'00ff'")
+    assert [row["name"] for row in after(captured(binary="hex")["main.customers"])] == ["00ff", "00ff"]
+
+
+def test_events_of_an_outbox_are_sent_where_it_says(broker, captured, write, name):
+    write("CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype, aggregateid, type, payload)")
+    write("INSERT INTO outbox VALUES ('e1', 'order', '7', 'made', '{\"n\":1}')")
+    assert "main.outbox" not in captured(outbox="outbox", outbox_topic=f"{name}-${{routedByValue}}")
+    (event,) = committed(broker.bootstrap, f"{name}-order")[f"{name}-order"]
+    assert (event.key, event.value, event.headers) == ("7", {"n": 1}, {"id": "e1", "eventType": "made"})
+
+
+def test_an_outbox_that_is_not_there_is_told_before_anything_is_written(captured):
+    with pytest.raises(CaptureFailed, match=r'database shop has no table "\.\*.\.outbox"'):
+        captured(outbox="outbox")
+
+
+def test_a_heartbeat_is_written_as_often_as_asked(broker, database, name):
+    app, beats = App("shop"), f"__debezium-heartbeat.{name}"
+    app.capture(name, f"sqlite:{database}", heartbeat="1 millisecond")
+    with capturing(app.captures, Kafka(broker.bootstrap)):
+        wait_until(lambda: len(committed(broker.bootstrap, beats).get(beats, [])) > 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("incremental", ["incremental", "incremental"]), ("initial", ["first", "last"]), ("none", [])]
+)
+def test_tables_are_read_as_asked(captured, mode, words):
+    records = captured(snapshot=mode).get("main.customers", [])
+    assert [each.value["source"]["snapshot"] for each in records] == words
+
+
+def test_chunks_and_their_rate_are_as_asked(captured, monkeypatch):
+    asked = []
+
+    def made(*given, reading, **how):
+        asked.append(reading)
+        return Capture(*given, reading=reading, **how)
+
+    monkeypatch.setattr("runnel.capture.at_work.Capture", made)
+    captured(snapshot="incremental", chunk=1, snapshot_rate=500.0)
+    assert asked == [Reading(Mode.INCREMENTAL, 1, 500.0)]
+
+
+def test_an_app_too_warns_before_the_disk_of_a_server_fills(broker, database, name, monkeypatch, caplog):
+    monkeypatch.setattr(SqliteSource, "retained", lambda self: 5_000, raising=False)
+    monkeypatch.setattr(SqliteSource, "retained_limit", lambda self: None, raising=False)
+    app = App("shop")
+    app.capture(name, f"sqlite:{database}", retained_warning=4_000)
+    with capturing(app.captures, Kafka(broker.bootstrap)):
+        wait_until(lambda: "keeps 5,000 bytes of its log for it, more than 4,000" in caplog.text)
+
+
+def test_what_only_some_databases_have_reaches_them(tmp_path, monkeypatch):
+    reached = {}
+
+    def postgres(*place, **own):
+        reached.update(own)
+        raise DatabaseBusy("shop", 1.0)
+
+    monkeypatch.setitem(SCHEMES, "postgresql", postgres)
+    own = {"decimals": "string", "times": "connect", "slot": "mine", "publication": "ours"}
+    captured = App("shop").capture("shop", "postgresql://u@h/shop", in_progress=tmp_path, **own)
+    with pytest.raises(DatabaseBusy):
+        opened(captured)
+    assert reached == {**own, "in_progress": str(tmp_path)}
 
 
 class Log:

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from runnel.capture.chosen import Mode
+from runnel.capture.options import WAYS
 from runnel.capture.postgres.forms import Times
 from runnel.capture.selection import Hashed, Masked
 from runnel.cli import choices
@@ -60,4 +62,5 @@ def test_mistakes_are_told(check, given, told):
 
 
 def test_the_ways_to_write_times_are_those_of_the_source():
-    assert tuple(mode.value for mode in Times) == choices.TIMES
+    assert tuple(mode.value for mode in Times) == WAYS["times"]
+    assert tuple(mode.value for mode in Mode) == WAYS["snapshot"]
