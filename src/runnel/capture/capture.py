@@ -177,7 +177,9 @@ class Capture:
             tables = snapshot.tables()
             self._refuse_same_topics(str(table.id) for table in tables)
             if self.state.position is None:
-                pending = {str(table.id): TableState(number=table.number) for table in tables}
+                pending = {
+                    str(table.id): TableState(number=table.number, about=snapshot.estimate(table)) for table in tables
+                }
                 begun = State(self._source.connector, snapshot.position, 0, pending)
                 outboxes = [table for table in tables if self._envelope.is_outbox(table.id)]
                 if outboxes:
@@ -226,7 +228,7 @@ class Capture:
             changes.close()
 
     def _read_tables(self, snapshot: Snapshot) -> None:
-        self.progress.estimate = sum(snapshot.estimate(table) for table in snapshot.tables())
+        self.progress.estimate = sum(self._about(snapshot, table) for table in snapshot.tables())
         self.progress.read = sum(table.rows for table in self.state.tables.values())
         left = unread(snapshot, self.state)
         for table in left:
@@ -237,6 +239,10 @@ class Capture:
                 self._read_by_pieces(snapshot, table, is_end=is_end)
             else:
                 self._read_at_once(snapshot, [table], self.state, is_end=is_end)
+
+    def _about(self, snapshot: Snapshot, table: Table) -> int:
+        about = self.state.table(table.id).about
+        return snapshot.estimate(table) if about is None else about
 
     def _read_by_pieces(self, snapshot: Snapshot, table: Table, *, is_end: bool) -> None:
         for piece in pieces(snapshot, table, self.state.table(table.id), is_end=is_end):
@@ -264,7 +270,7 @@ class Capture:
                     yield self._rows(piece, snapshot)
 
         try:
-            self.state = self._publisher.publish_parts(parts, lambda: told)
+            self.state = self._publisher.publish_parts(parts, lambda: self._timed(told))
         except Overdue:
             raise TooLongWithoutKey([str(table.id) for table in tables], TRANSACTION_SECONDS) from None
 
@@ -400,4 +406,11 @@ class Capture:
             self._publish(Outgoing(), state)
 
     def _publish(self, out: Outgoing, state: State) -> None:
-        self.state = self._publisher.publish(out, state)
+        self.state = self._publisher.publish(out, self._timed(state))
+
+    def _timed(self, state: State) -> State:
+        """With when it is written, and how late the last change is of which it tells first."""
+        now, committed = self._micros(), self._envelope.lag.told
+        if committed in (0, self.state.committed):
+            return replace(state, written=now)
+        return replace(state, written=now, committed=committed, late=max(0, now - committed))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 SECOND = 1_000_000  # microseconds
 QUIET_MICROS = 2 * SECOND  # between two readings of a source that has nothing
@@ -19,13 +19,14 @@ class Lag:
 
     def __init__(self) -> None:
         self.transactions = 0  # of the database, that were told to their end
-        self._committed = 0  # when the last of them was, or of what was passed
+        self.told = 0  # when the last of them was committed
+        self._committed = 0  # the same, or of what was passed
         self._read = 0
         self._is_current = True
 
     def ended(self, committed: int) -> None:
         self.transactions += 1
-        self._committed = committed
+        self.told = self._committed = committed
 
     def passed(self, committed: int) -> None:
         """Something that is not for us, and was committed then."""
@@ -67,3 +68,12 @@ class Pace:
         if end <= start or last <= first:
             return None
         return max(0, count) * (end - start) / (last - first)
+
+
+def pace_of(seen: Iterable[tuple[float, int]]) -> Pace:
+    """Of counts that were seen before, each with when that was, in seconds."""
+    clock = [0.0]
+    pace = Pace(lambda: clock[0])
+    for clock[0], count in seen:
+        pace.see(count)
+    return pace

@@ -52,7 +52,7 @@ class Progress:
         return 100.0 if self.estimate <= 0 else min(100.0, 100.0 * self.read / self.estimate)
 
     def show(self, state: State) -> None:
-        """What was read by chunks, and what is left."""
+        """What was read of all tables, and what is left."""
         self.read = sum(table.rows for table in state.tables.values())
         self.estimate = sum(max(table.rows, table.about or 0) for table in state.tables.values())
 
@@ -80,4 +80,5 @@ def after_piece(piece: Piece, told: TableState, snapshot: Snapshot) -> TableStat
     rows = told.rows + len(piece.rows)
     if piece.is_last:
         return TableState("complete", None, rows, snapshot.position.at)
-    return TableState("reading", piece.table.key_of(piece.rows[-1]), rows, told.since)
+    about = told.about if told.about is not None else snapshot.estimate(piece.table)
+    return TableState("reading", piece.table.key_of(piece.rows[-1]), rows, told.since, about=about)

@@ -1,13 +1,15 @@
 """How far a capture is: records of a compacted topic, `runnel.capture.<name>`, of one partition.
 
-    position             {"connector": "sqlite", "at": {...}, "index": 0, "step": 12}
+    position             {"connector": "sqlite", "at": {...}, "index": 0, "step": 12, "written": 1763360407000000}
     signals              {"offset": 3, "paused": false}
     table:main.orders    {"state": "reading", "key": [4711], "rows": 4711}
     table:main.items     {"state": "reading", "by": "chunks", "key": [9], "columns": ["id int64"], "rows": 9}
     table:main.clicks    {"state": "complete", "rows": 99, "since": {...}, "number": 16385}
 
 They are written in the same Kafka transaction as the records that lead there. `step` counts those transactions, so that
-whoever does not know whether the last one was committed can look. A table's `since` is the position from which on its
+whoever does not know whether the last one was committed can look. `written` is when that was, in microseconds since
+1970; `committed` beside it is when the last transaction of the database was that was told, and `late` how many
+microseconds later it was written. A table's `since` is the position from which on its
 topic is complete: all rows of a snapshot there, and every change behind it.
 A table's `number` is the database's own: another table of the same name has another one.
 
@@ -24,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from runnel.capture.events import Position
+from runnel.capture.lag import PACE_SECONDS, SECOND, Pace, pace_of
 from runnel.capture.tables import Row, TableId
 from runnel.client.cluster import Cluster
 from runnel.client.committed import committed
@@ -40,7 +43,7 @@ Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
 @dataclass(frozen=True)
 class TableState:
     """`columns` are those of the key by which chunks are read, with their types: a key of others says nothing of them.
-    `about` is how many rows there were, about, when chunks of it began to be read. `number` is `Table.number`.
+    `about` is how many rows there were, about, when it began to be read. `number` is `Table.number`.
     `is_gone` says that the end of one that is to be read by chunks was told: they will find whether another is there.
     `is_again` says that it is to be emptied and read once more when it is through: rows went without a word.
     """
@@ -105,7 +108,8 @@ class TableState:
 @dataclass(frozen=True)
 class State:
     """`connector` is "" and `position` None before anything was written. `signals` is the offset behind the last signal
-    that took effect; `is_paused` says that no chunks are to be read.
+    that took effect; `is_paused` says that no chunks are to be read. `written`, `committed` and `late` are for people,
+    0 where they are not known.
     """
 
     connector: str = ""
@@ -114,6 +118,9 @@ class State:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     signals: int = 0
     is_paused: bool = False
+    written: int = field(default=0, compare=False)
+    committed: int = field(default=0, compare=False)
+    late: int = field(default=0, compare=False)
 
     @property
     def is_complete(self) -> bool:
@@ -156,7 +163,8 @@ class State:
         """The records that lead from one to this; the position is always among them."""
         assert self.position is not None
         told = {"connector": self.connector, "at": self.position.at, "index": self.position.index, "step": self.step}
-        yield POSITION, _json(told)
+        times = {"written": self.written, "committed": self.committed, "late": self.late}
+        yield POSITION, _json(told | {name: micros for name, micros in times.items() if micros})
         if (self.signals, self.is_paused) != (before.signals, before.is_paused):
             yield SIGNALS, _json({"offset": self.signals, "paused": self.is_paused})
         for name, table in self.tables.items():
@@ -173,11 +181,30 @@ def topic_of(name: str) -> str:
 
 def read_state(cluster: Cluster, name: str) -> State:
     """What was committed last; for a writer, to be read after the older ones were fenced."""
+    return _state(dict(_records(cluster, name)))
+
+
+def read_with_pace(cluster: Cluster, name: str) -> tuple[State, Pace]:
+    """And how fast rows of tables were read, by the last minute before it was written. The topic tells as long as its
+    records of that time are not compacted.
+    """
+    told: dict[str, bytes | None] = {}
+    rows: dict[str, int] = {}
+    seen: list[tuple[float, int]] = []  # when, in seconds, and how many rows were read by then
+    for key, value in _records(cluster, name):
+        told[key] = value
+        if key.startswith(OF_TABLE):
+            rows[key] = 0 if value is None else json.loads(value)["rows"]
+            seen[-1:] = [(when, sum(rows.values())) for when, _ in seen[-1:]]  # the position was written before it
+        elif key == POSITION and value is not None:
+            seen.append((json.loads(value).get("written", 0) / SECOND, sum(rows.values())))
+    return _state(told), pace_of([each for each in seen if each[0] >= seen[-1][0] - PACE_SECONDS])
+
+
+def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes | None]]:
     topic = topic_of(name)
-    if topic not in cluster.all_topics():
-        return State()
-    told = {key.decode(): value for key, value in committed(cluster, topic) if key is not None}
-    return _state(told)
+    if topic in cluster.all_topics():
+        yield from ((key.decode(), value) for key, value in committed(cluster, topic) if key is not None)
 
 
 def _state(told: Mapping[str, bytes | None]) -> State:
@@ -192,7 +219,8 @@ def _state(told: Mapping[str, bytes | None]) -> State:
     found = json.loads(position)
     signals = json.loads(told.get(SIGNALS) or '{"offset":0,"paused":false}')
     at = Position(found["at"], found["index"])
-    return State(found["connector"], at, found["step"], tables, signals["offset"], signals["paused"])
+    times = {name: found.get(name, 0) for name in ("written", "committed", "late")}
+    return State(found["connector"], at, found["step"], tables, signals["offset"], signals["paused"], **times)
 
 
 def _kept(value: Any) -> Any:

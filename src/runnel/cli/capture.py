@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
+from runnel.app.progress import moment
 from runnel.capture.at_work import at_work, opened
 from runnel.capture.capture import Capture
 from runnel.capture.errors import NothingCaptured, OtherCapture
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
-from runnel.capture.lag import Pace
+from runnel.capture.lag import PACE_SECONDS, SECOND, Pace
 from runnel.capture.names import check_name
 from runnel.capture.opening import open_source
 from runnel.capture.options import INITIAL, Options
@@ -22,8 +23,9 @@ from runnel.capture.outbox import Outbox
 from runnel.capture.publisher import admin_of
 from runnel.capture.selection import Selection, column_expression, table_expression
 from runnel.capture.signals import signals_topic
+from runnel.capture.snapshots import Progress
 from runnel.capture.source import Source, recognize
-from runnel.capture.state import State, read_state, topic_of
+from runnel.capture.state import State, read_state, read_with_pace, topic_of
 from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
 from runnel.cli import capture_options as given
 from runnel.cli import capture_signals, choices
@@ -124,7 +126,7 @@ def status(
     check_name("name", name)
     with Cluster(bootstrap) as cluster:
         cluster.reach()
-        state = read_state(cluster, name)
+        state, pace = read_with_pace(cluster, name)
     if state.position is None:
         raise NothingCaptured(name)
     behind, unit = None, ""
@@ -136,11 +138,16 @@ def status(
             unit = source.unit
         finally:
             source.close()
-    told = _told(name, state, behind)
+    progress, seconds = _progress(state, pace, time.time_ns() // 1000)
+    told = _told(name, state, behind) | {"seconds_left": seconds}
     if as_json:
         print_json(told)
         return
     print(f"{name}: {state.connector}, {_doing(state)}")
+    if not state.is_complete:
+        print(_rows_line(progress, seconds))
+    if state.committed:
+        print(f"last change: {moment(state.committed // 1000)}, in the topics {state.late / SECOND:.1f} s later")
     if behind is not None:
         print(f"behind: {behind:,} {unit} of the database's log")
     columns = ["table", "state", "rows", "percent"]
@@ -242,11 +249,23 @@ def _tell_rows(work: Capture, shown: int, pace: Pace) -> int:
     progress = work.progress
     pace.see(progress.read)
     if progress.read != shown:
-        about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
         seconds = pace.seconds_left(progress.estimate - progress.read) if progress.estimate else None
-        left = "" if seconds is None else f", {as_duration(round(seconds) * 1000)} left"
-        print(f"reading tables: {progress.read:,} rows{about}{left}", file=sys.stderr, flush=True)
+        print(_rows_line(progress, seconds), file=sys.stderr, flush=True)
     return progress.read
+
+
+def _rows_line(progress: Progress, seconds: float | None) -> str:
+    about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
+    left = "" if seconds is None else f", {as_duration(round(seconds) * 1000)} left"
+    return f"reading tables: {progress.read:,} rows{about}{left}"
+
+
+def _progress(state: State, pace: Pace, now: int) -> tuple[Progress, float | None]:
+    """Of what was written, and how many seconds are left; nobody knows of a capture that writes nothing any more."""
+    progress = Progress()
+    progress.show(state)
+    is_alive = not state.is_complete and now - state.written <= PACE_SECONDS * SECOND
+    return progress, pace.seconds_left(progress.estimate - progress.read) if is_alive and progress.estimate else None
 
 
 def _changes_line(numbers: Numbers) -> str:
@@ -268,7 +287,9 @@ def _told(name: str, state: State, behind: int | None) -> dict[str, Any]:
     ]
     position = {"at": state.position.at, "index": state.position.index}
     about = {"name": name, "connector": state.connector, "paused": state.is_paused}
-    return {**about, "position": position, "behind": behind, "tables": tables}
+    change = {"committed": moment(state.committed // 1000), "seconds_later": state.late / SECOND}
+    last = change if state.committed else None
+    return {**about, "position": position, "behind": behind, "last_change": last, "tables": tables}
 
 
 def _shown(value: Any) -> Any:

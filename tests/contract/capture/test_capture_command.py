@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from runnel.capture.selection import Selection
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.state import read_state, topic_of
-from runnel.cli import main
+from runnel.cli import capture, main
 from runnel.client import Admin, Producer
 from runnel.client.cluster import Cluster
-from tests.contract.capture.lives import capture_of, running, wait_until
+from tests.contract.capture.lives import (
+    BY_CHUNKS,
+    INITIAL,
+    LIMIT_SECONDS,
+    capture_of,
+    caught_up,
+    lived_here,
+    running,
+    wait_until,
+)
 from tests.contract.capture.topics import committed
 
 
@@ -98,6 +109,55 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     connection.close()
     code, _, err = run(broker, "status", "typed")
     assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "typed"')
+
+
+@pytest.mark.parametrize("way", [INITIAL, BY_CHUNKS], ids=["at-one-position", "by-chunks"])
+def test_status_tells_how_much_is_read_of_the_tables_and_how_long_the_rest_takes(broker, path, run, way, monkeypatch):
+    name = f"status-{way.mode.value}"
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("DROP TABLE clicks")
+        connection.executemany("INSERT INTO orders VALUES (?, 'a')", [(number,) for number in range(2, 41)])
+    connection.close()
+    assert lived_here(str(path), name, broker.bootstrap, "capture.commit:after:4", small=10, way=way)
+    code, out, _ = run(broker, "status", name, "--json")
+    told = json.loads(out)
+    assert code == 0
+    (table,) = told["tables"]
+    assert (table["state"], table["percent"]) == ("reading", table["rows"] * 100 / 40)
+    assert 0 < table["rows"] < 40
+    assert told["seconds_left"] > 0
+    doing = "reads tables" if way is INITIAL else "reads changes, and tables beside them"
+    first, second, *_ = run(broker, "status", name)[1].splitlines()
+    assert first == f"{name}: sqlite, {doing}"
+    rows = f"reading tables: {table['rows']} rows of about 40 ({table['percent']:.0f} %)"
+    assert re.fullmatch(re.escape(rows) + r", \d.* left", second)
+    monkeypatch.setattr(capture, "PACE_SECONDS", 0.0)  # it has written nothing for longer than that
+    assert run(broker, "status", name)[1].splitlines()[1] == rows
+    assert not lived_here(str(path), name, broker.bootstrap, way=way)
+    told = json.loads(run(broker, "status", name, "--json")[1])
+    assert (told["tables"][0]["percent"], told["seconds_left"], told["last_change"]) == (100.0, None, None)
+
+
+def test_status_tells_how_late_the_last_change_was_in_the_topics(broker, path, run):
+    """By a clock that is seven seconds ahead of the database's."""
+    source, looking = (SqliteSource(path, "late", Selection().has) for _ in range(2))
+    ahead = 7_000_000
+    with running(capture_of("late", source, broker.bootstrap, micros=lambda: time.time_ns() // 1000 + ahead)) as work:
+        wait_until(work.is_streaming.is_set)
+        connection = sqlite3.connect(path)
+        with connection:
+            connection.execute("UPDATE orders SET name = 'b'")
+        connection.close()
+        caught_up(work, looking)
+    for each in (source, looking):
+        each.close()
+    told = json.loads(run(broker, "status", "late", "--json")[1])["last_change"]
+    assert 7.0 <= told["seconds_later"] < 7.0 + LIMIT_SECONDS
+    _, out, _ = run(broker, "status", "late")
+    last = f"last change: {told['committed']}, in the topics {told['seconds_later']:.1f} s later"
+    assert out.splitlines()[1] == last
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", told["committed"])
 
 
 @pytest.mark.servers  # it takes its time

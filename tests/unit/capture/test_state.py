@@ -1,9 +1,13 @@
 """How far a capture is, as it is kept."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
+
+from runnel.capture import state as states
 from runnel.capture.events import Position
-from runnel.capture.state import State, TableState
+from runnel.capture.state import State, TableState, read_state, read_with_pace, topic_of
 
 
 def test_a_key_is_kept_as_it_is():
@@ -55,3 +59,49 @@ def test_a_table_keeps_its_number_until_it_is_forgotten_or_has_another():
     assert state.with_table("public.a", TableState("complete")).tables["public.a"].number == 16385
     assert state.with_table("public.a", TableState(number=5)).tables["public.a"].number == 5
     assert state.without("public.a").with_table("public.a", TableState()).tables["public.a"].number is None
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    """Its records, and a cluster that has it."""
+    records = []
+    monkeypatch.setattr(states, "committed", lambda cluster, topic: records)
+    return records, SimpleNamespace(all_topics=lambda: [topic_of("shop")])
+
+
+def add(records, before, after):
+    for key, value in after.changes_from(before):
+        records.append((key.encode(), None if value is None else value.encode()))
+    return after
+
+
+def test_times_are_kept_and_no_part_of_what_a_state_is(topic):
+    records, cluster = topic
+    state = State("sqlite", Position({"id": 1}), 1, written=9_000_000, committed=8_000_000, late=500_000)
+    add(records, State(), state)
+    found = read_state(cluster, "shop")
+    assert (found.written, found.committed, found.late) == (9_000_000, 8_000_000, 500_000)
+    assert found == replace(state, written=0, committed=0, late=0)
+
+
+def test_how_fast_rows_are_read_is_told_by_what_was_written_in_the_last_minute(topic):
+    records, cluster = topic
+    state = State("sqlite", Position({"id": 1}), 1)
+    for seconds, rows in [(0, 0), (1_000, 50), (1_010, 150), (1_020, 250)]:  # it was stopped for a while
+        told = replace(state.with_table("main.a", TableState("reading", (rows,), rows)), written=seconds * 1_000_000)
+        state = add(records, state, told)
+    found, pace = read_with_pace(cluster, "shop")
+    assert found == state
+    assert pace.seconds_left(100) == pytest.approx(10.0)
+
+
+def test_what_was_written_by_a_capture_of_before_has_no_times_and_no_pace(topic):
+    records, cluster = topic
+    records.append((b"position", b'{"connector":"sqlite","at":{"id":1},"index":0,"step":1}'))
+    found, pace = read_with_pace(cluster, "shop")
+    assert (found.written, found.committed, pace.seconds_left(1)) == (0, 0, None)
+
+
+def test_of_a_capture_that_never_was_there_is_neither_state_nor_pace(topic):
+    found, pace = read_with_pace(topic[1], "other")
+    assert (found, pace.seconds_left(1)) == (State(), None)
