@@ -8,10 +8,12 @@ A line's number is one more than the last. The last line of what was confirmed s
 ever given twice; a counter of SQLite's own (AUTOINCREMENT) could be set back by anyone, and cannot be removed.
 
 When a table has other columns than its triggers know, they are made anew, and the rows that hold something in a column
-that was not captured are logged as they are. A table that was made anew, or whose triggers somebody has dropped, is
-logged as emptied, and then with all of its rows. One that is gone is logged as emptied, too: it may come back with
-others. If it does so before its end was read, it is logged with the rows that it has by then; otherwise whoever reads
-knows that it is a new one, and reads them.
+that was not captured are logged as they are; all rows, if the column has a name that another had before, because they
+were told with that one's values. If nothing tells such rows apart, or a column of the key has another name, the table
+is logged as emptied before, and then with all of its rows: nobody could put them in their old places. A table that was
+made anew, or whose triggers somebody has dropped, is logged as emptied, and then with all of its rows. One that is gone
+is logged as emptied, too: it may come back with others. If it does so before its end was read, it is logged with the
+rows that it has by then; otherwise whoever reads knows that it is a new one, and reads them.
 """
 
 from __future__ import annotations
@@ -164,13 +166,35 @@ class Keeping:
     def _capture_again(self, number: int, old: Shape, shape: Shape) -> None:
         was_seen = self._has_triggers(number, old)
         self._drop(number, old)
-        if not was_seen:
+        untold = self._untold(old, shape)
+        if not was_seen or old.key_names != shape.key_names or (not shape.key and self._has_rows(shape, untold)):
             self._capture(shape, [Entry.EMPTIED, Entry.AS_IT_IS])
-            return
-        known = {column.name for column in old.columns}
-        added = [each for each in shape.columns if each.name not in known and not each.is_generated]
-        new = [f"o.{quoted_name(each.name)} IS NOT ({each.default_value})" for each in added]
-        self._capture(shape, [Entry.AS_IT_IS] if new else [], " OR ".join(new) or "1")
+        else:
+            self._capture(shape, [Entry.AS_IT_IS], untold)
+
+    def _untold(self, old: Shape, shape: Shape) -> str:
+        """The condition for rows `o` that must be told again, because they hold something in a column that was added or
+        renamed. ALTER TABLE adds columns behind the others, and renames them in their places.
+        """
+        names = [column.name for column in old.columns]
+        added = [
+            column
+            for place, column in enumerate(shape.columns)
+            if column.name != (names[place] if place < len(names) else None) and not column.is_generated
+        ]
+        if any(column.name in self._former_names(shape.table) for column in added):
+            return "1"
+        return " OR ".join(f"o.{quoted_name(each.name)} IS NOT ({each.default_value})" for each in added) or "0"
+
+    def _former_names(self, table: str) -> set[str]:
+        """Of all columns that a table of this name ever had."""
+        found = self._connection.execute(f"SELECT told FROM {self._names.shapes} WHERE id <> {ABOUT}").fetchall()
+        shapes = (Shape.from_json(told) for (told,) in found)
+        return {column.name for shape in shapes if shape.table == table for column in shape.columns}
+
+    def _has_rows(self, shape: Shape, where: str) -> bool:
+        found = self._connection.execute(f"SELECT 1 FROM {quoted_name(shape.table)} AS o WHERE {where} LIMIT 1")
+        return found.fetchone() is not None
 
     def _capture(self, shape: Shape, entries: Iterable[Entry], where: str = "1") -> None:
         execute = self._connection.execute

@@ -80,6 +80,10 @@ class Shape:
     rowid: str
     unique: tuple[tuple[Term, ...], ...]
 
+    @property
+    def key_names(self) -> list[str]:
+        return [self.columns[place].name for place in self.key]
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

@@ -89,6 +89,44 @@ def test_a_renamed_column_has_its_new_name_in_every_row(orders):
     assert ([column.name for column in change.table.columns], change.after) == (["id", "title"], (1, "a"))
 
 
+def test_a_column_with_the_name_that_another_had_is_told_with_all_rows(orders):
+    """A row was told to have null there, and has the default of the new one now, which nobody fills in for a null."""
+    orders.write("INSERT INTO orders VALUES (2, NULL)")
+    orders.prepare()
+    orders.write("ALTER TABLE orders RENAME COLUMN name TO former")
+    assert [after for _, _, after in orders.told()] == [(1, "a")]
+    orders.write("ALTER TABLE orders ADD COLUMN name DEFAULT 'new'")
+    assert [after for _, _, after in orders.told()] == [(1, "a", "new"), (2, None, "new")]
+
+
+def test_a_column_that_takes_the_name_of_another_at_once_is_told_with_all_rows(orders):
+    orders.write("INSERT INTO orders VALUES (2, NULL)")
+    orders.prepare()
+    orders.write("ALTER TABLE orders RENAME COLUMN name TO former", "ALTER TABLE orders ADD COLUMN name DEFAULT 'new'")
+    assert [after for _, _, after in orders.told()] == [(1, "a", "new"), (2, None, "new")]
+
+
+def told_as_emptied(orders):
+    events = [each for each in orders.events() if isinstance(each, Change | Truncated)]
+    assert isinstance(events[0], Truncated)
+    return [(each.op, each.before, each.after) for each in events[1:]]
+
+
+def test_a_renamed_column_of_a_key_makes_other_keys_and_the_table_is_told_as_emptied_before(orders):
+    orders.prepare()
+    orders.write("ALTER TABLE orders RENAME COLUMN id TO number")
+    assert told_as_emptied(orders) == [("u", None, (1, "a"))]
+
+
+def test_rows_that_nothing_tells_apart_are_told_again_after_their_table_was_told_as_emptied(captured):
+    captured.write("CREATE TABLE loose (x)", "INSERT INTO loose VALUES (1), (NULL)")
+    captured.prepare()
+    captured.write("ALTER TABLE loose ADD COLUMN y")
+    assert captured.told() == []  # they are as whoever reads knows them
+    captured.write("ALTER TABLE loose RENAME COLUMN x TO z")
+    assert told_as_emptied(captured) == [("u", None, (1, None)), ("u", None, (None, None))]
+
+
 def test_a_table_that_was_made_anew_is_told_of_as_emptied_and_then_as_it_is(orders):
     orders.prepare()
     orders.write(
