@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -61,6 +61,9 @@ def _seen(message: Any) -> Seen:
     )
 
 
+Known: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+
 @dataclass
 class Rebuilt:
     """A table as its topic tells it: by key, or as so many of each row where rows have no key."""
@@ -69,9 +72,15 @@ class Rebuilt:
     bag: Counter[str] = field(default_factory=Counter)
 
 
-def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
+def with_all_columns(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A column that was added since is null."""
+    return {**dict.fromkeys(other), **row}
+
+
+def rebuilt(records: Iterable[Seen], *, complete_from: float = -1, known: Known | None = None) -> Rebuilt:
     """Each event must fit the one before: what it says was there is there. That holds for events behind the line of the
     log at which the topic became complete; before that, changes of rows may be told that were not read yet.
+    `known` is of a row what counts, where columns are renamed, or have defaults.
     """
     table = Rebuilt()
     told: set[Any] = set()
@@ -92,9 +101,9 @@ def rebuilt(records: Iterable[Seen], *, complete_from: int = -1) -> Rebuilt:
         is_as_it_is = value["op"] == "u" and value["before"] is None
         must_fit = value["op"] != "r" and line > complete_from and not is_as_it_is
         if record.key is None:
-            _fold_bag(table.bag, value)
+            _fold_bag(table.bag, value, known)
         else:
-            _fold(table.rows, record.key, value, must_fit=must_fit)
+            _fold(table.rows, record.key, value, known, must_fit=must_fit)
     assert all(count > 0 for count in table.bag.values()), table.bag
     return table
 
@@ -111,22 +120,22 @@ def _check_once(record: Seen, line: int, told: set[Any], lines: dict[str | None,
     told.add(once)
 
 
-def _fold(rows: dict[str, Any], key: str, value: Any, *, must_fit: bool) -> None:
+def _fold(rows: dict[str, Any], key: str, value: Any, known: Known | None, *, must_fit: bool) -> None:
     if must_fit:
-        held = rows.get(key)
-        if held is not None and value["before"] is not None:
-            held = {**dict.fromkeys(value["before"]), **held}  # a column that was added since is null
-        assert held == value["before"], f"{key} is {held}, and was told to be {value['before']}"
+        held, before = rows.get(key), value["before"]
+        if held is not None and before is not None:
+            held, before = (known(held), known(before)) if known else (with_all_columns(held, before), before)
+        assert held == before, f"{key} is {held}, and was told to be {before}: {value}"
     if value["op"] == "d":
         rows.pop(key, None)
     else:
         rows[key] = value["after"]
 
 
-def _fold_bag(bag: Counter[str], value: Any) -> None:
+def _fold_bag(bag: Counter[str], value: Any, known: Known | None) -> None:
     for row, count in ((value["before"], -1), (value["after"], 1)):
         if row is not None:
-            text = json.dumps(row, sort_keys=True)
+            text = json.dumps(known(row) if known else row, sort_keys=True)
             bag[text] += count
             if not bag[text]:
                 del bag[text]
