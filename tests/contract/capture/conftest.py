@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.captured_postgres import LOGICAL, wait_for
 from tests.contract.capture.mariadb_server import Mariadb, mariadb_server
 from tests.contract.views.postgres_server import Postgres, postgres_server
+from tests.interop.certificates import make_authority, make_certificate
 
 numbers = itertools.count()
 
@@ -127,6 +129,19 @@ def mariadb() -> Iterator[Mariadb]:
     """A MariaDB that tells its changes."""
     with mariadb_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Iterator[Path]:
+    """A directory with those of two authorities, and one of a server that is called localhost, for anybody to read."""
+    with tempfile.TemporaryDirectory(prefix="runnel-certificates-", dir="/tmp") as name:
+        directory = Path(name)
+        for authority in ("ca", "stranger"):
+            make_authority(directory, authority)
+        make_certificate(directory, "server", "subjectAltName=DNS:localhost")
+        for path in (directory, *directory.iterdir()):
+            path.chmod(0o755)
+        yield directory
 
 
 @pytest.fixture(

@@ -43,6 +43,38 @@ SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "0",
 }
 STARTING_OR_BUSY: Final = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+AUTHORITY: Final = (
+    "name the certificate of the authority that vouches for the server: sslrootcert=FILE, or sslrootcert=system; "
+    "sslmode=require without sslrootcert believes any server"
+)
+HOST_NAME: Final = (
+    "give the host by a name that is in the server's certificate; sslmode=verify-ca does not look at the name"
+)
+SERVER_TLS: Final = "set ssl = on there, with ssl_cert_file and ssl_key_file, or leave sslmode out of the address"
+CLIENT_FILES: Final = "see to the files that sslcert and sslkey name"
+SETTINGS_OF_ADDRESS: Final = "see to the settings behind the question mark of the address"
+# What libpq finds by itself and no waiting mends, with what does.
+UNMET: Final = {
+    "no password supplied": PASSWORD,
+    "weak sslmode": SETTINGS_OF_ADDRESS,
+    "certificate verify failed": AUTHORITY,
+    "root certificate": AUTHORITY,
+    "does not match host name": HOST_NAME,
+    "host name must be specified": HOST_NAME,
+    "host name from server certificate": HOST_NAME,
+    "server does not support SSL": SERVER_TLS,
+    "private key file": CLIENT_FILES,
+    "certificate file": CLIENT_FILES,
+    "alert unknown ca": CLIENT_FILES,
+    "alert bad certificate": CLIENT_FILES,
+    "alert certificate": CLIENT_FILES,
+    "SSL protocol version": SETTINGS_OF_ADDRESS,
+    "channel binding": SETTINGS_OF_ADDRESS,
+    "authentication method": SETTINGS_OF_ADDRESS,
+    "GSSAPI encryption required": SETTINGS_OF_ADDRESS,
+    " value: ": SETTINGS_OF_ADDRESS,
+}
 HINTS: Final = {
     "42501": "give this user the right: it needs REPLICATION, and SELECT on the tables",
     "55006": "another capture or subscription reads from the slot: stop it, or give this one a slot of its own",
@@ -105,18 +137,26 @@ class Address:
     def _told_of_connecting(self, error: psycopg.Error) -> RunnelError:
         """A server that answers says FATAL; libpq alone never does."""
         reason = " ".join(str(error).split())
-        if "FATAL" not in reason or any(phrase in reason for phrase in STARTING_OR_BUSY):
+        if any(phrase in reason for phrase in STARTING_OR_BUSY):
             return DatabaseUnreachable(self.shown, reason)
+        if "FATAL" not in reason:
+            return self._told_by_libpq(reason)
         if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
             user = self._parts.get("user")
             return DatabaseRefused(self.shown, reason, hint=f'run ALTER ROLE "{user}" REPLICATION;')
         if "password" in reason or "authentication" in reason:
-            hint = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+            hint = PASSWORD
         elif "pg_hba.conf" in reason:
             hint = "let this user in: a line for the database in pg_hba.conf, then SELECT pg_reload_conf();"
         else:
             hint = "see to the user and the database's name, or ask whoever runs the server"
         return DatabaseRefused(self.shown, reason, hint=hint)
+
+    def _told_by_libpq(self, reason: str) -> RunnelError:
+        for phrase, hint in UNMET.items():
+            if phrase in reason:
+                return DatabaseRefused(self.shown, reason, hint=hint)
+        return DatabaseUnreachable(self.shown, reason)
 
 
 def identifier(*names: str) -> str:

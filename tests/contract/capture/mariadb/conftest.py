@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,20 +9,6 @@ import pytest
 
 from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.mariadb_server import Mariadb, mariadb_server
-from tests.interop.certificates import make_authority, make_certificate
-
-
-@pytest.fixture(scope="session")
-def certificates() -> Iterator[Path]:
-    """A directory with those of two authorities, and one of a server that is called localhost, for anybody to read."""
-    with tempfile.TemporaryDirectory(prefix="runnel-certificates-", dir="/tmp") as name:
-        directory = Path(name)
-        for authority in ("ca", "stranger"):
-            make_authority(directory, authority)
-        make_certificate(directory, "server", "subjectAltName=DNS:localhost")
-        for path in (directory, *directory.iterdir()):
-            path.chmod(0o755)
-        yield directory
 
 
 @pytest.fixture(scope="session")

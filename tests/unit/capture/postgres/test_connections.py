@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from runnel.capture.postgres.connections import Address, identifier, literal
-from runnel.capture.postgres.errors import DatabaseRefused
+from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,60 @@ def test_a_server_that_falls_silent_is_noticed_unless_the_address_says_otherwise
     }
     Address("postgresql://host/shop?keepalives_idle=5&tcp_user_timeout=0", "shop").connect(replication=replication)
     assert (given["keepalives_idle"], given["tcp_user_timeout"], given["keepalives_count"]) == ("5", "0", 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("sslmode=always", 'invalid sslmode value: "always"'),
+        ("sslmode=require&sslrootcert=system", 'weak sslmode "require" may not be used with sslrootcert=system'),
+        ("ssl_min_protocol_version=TLSv9", 'invalid "ssl_min_protocol_version" value: "TLSv9"'),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_and_not_waited_for(settings, reason):
+    with pytest.raises(DatabaseRefused, match="see to the settings behind the question mark of the address") as raised:
+        Address(f"postgresql://me:s3cret@127.0.0.1:1/shop?{settings}", "shop").connect()
+    assert reason in raised.value.reason
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ('private key file "/k" has group or world access', "see to the files that sslcert and sslkey name"),
+        ('could not open certificate file "/c": Permission denied', "see to the files that sslcert and sslkey name"),
+        ("SSL error: tlsv1 alert unknown ca", "see to the files that sslcert and sslkey name"),
+        ("channel binding required, but SSL not in use", "see to the settings behind the question mark of the address"),
+    ],
+)
+def test_what_the_client_lacks_is_told_with_what_mends_it(monkeypatch, reason, hint):
+    connecting(monkeypatch, reason)
+    with pytest.raises(DatabaseRefused) as raised:
+        Address("postgresql://host/shop", "shop").connect()
+    assert raised.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Connection refused Is the server running on that host and accepting TCP/IP connections?",
+        "SSL SYSCALL error: EOF detected",
+        "SSL connection has been closed unexpectedly",
+        'could not translate host name "host" to address: Temporary failure in name resolution',
+        "server does not support SSL, but SSL was required connection to server failed: FATAL: the database system is "
+        "starting up",
+    ],
+)
+def test_a_server_that_may_come_back_is_waited_for(monkeypatch, reason):
+    connecting(monkeypatch, reason)
+    with pytest.raises(DatabaseUnreachable):
+        Address("postgresql://host/shop", "shop").connect()
+
+
+def connecting(monkeypatch, reason):
+    """Whoever connects is told this."""
+
+    def connect(*_, **__):
+        raise psycopg.OperationalError(f'connection to server at "host", port 5432 failed: {reason}')
+
+    monkeypatch.setattr(psycopg, "connect", connect)
