@@ -42,6 +42,7 @@ SETTINGS: Final = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
+OLDEST: Final = 15_00_00  # the first version whose publications say which columns and rows they have
 STARTING_OR_BUSY: Final = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
 AUTHORITY: Final = (
@@ -112,9 +113,11 @@ class Address:
         if replication:
             given["replication"] = "database"
         try:
-            return psycopg.connect("", autocommit=True, prepare_threshold=None, context=adapters, **given)
+            connection = psycopg.connect("", autocommit=True, prepare_threshold=None, context=adapters, **given)
         except psycopg.Error as error:
             raise self._told_of_connecting(error) from error
+        self._check_version(connection)
+        return connection
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -133,6 +136,13 @@ class Address:
             hint = "the server cannot send this transaction before its commit: go on without --in-progress"
             return DatabaseRefused(self.shown, reason, hint=hint)
         return DatabaseRefused(self.shown, reason, hint=HINTS.get(state, "this is unexpected: please report it"))
+
+    def _check_version(self, connection: Connection) -> None:
+        found = connection.info.server_version
+        if found < OLDEST:
+            connection.close()
+            reason = f"it is PostgreSQL {found // 10_000}; {OLDEST // 10_000} or newer is needed"
+            raise DatabaseRefused(self.shown, reason, hint="upgrade the server, or capture another one")
 
     def _told_of_connecting(self, error: psycopg.Error) -> RunnelError:
         """A server that answers says FATAL; libpq alone never does."""

@@ -1,5 +1,7 @@
 """Addresses are shown without their passwords, and connections are made by what they say."""
 
+from types import SimpleNamespace
+
 import psycopg
 import pytest
 
@@ -33,10 +35,15 @@ def test_names_and_texts_are_quoted():
     assert literal("it's \\") == "'it''s \\'"
 
 
+def connection_to(version):
+    """A connection to a server of this version, as far as it matters."""
+    return SimpleNamespace(info=SimpleNamespace(server_version=version), close=lambda: None)
+
+
 @pytest.mark.parametrize("replication", [False, True])
 def test_a_server_that_falls_silent_is_noticed_unless_the_address_says_otherwise(monkeypatch, replication):
     given = {}
-    monkeypatch.setattr(psycopg, "connect", lambda *_, **options: given.update(options))
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **options: given.update(options) or connection_to(15_00_00))
     Address("postgresql://host/shop", "shop").connect(replication=replication)
     assert {name: given[name] for name in given if "keepalives" in name or "tcp" in name} == {
         "keepalives": 1,
@@ -47,6 +54,20 @@ def test_a_server_that_falls_silent_is_noticed_unless_the_address_says_otherwise
     }
     Address("postgresql://host/shop?keepalives_idle=5&tcp_user_timeout=0", "shop").connect(replication=replication)
     assert (given["keepalives_idle"], given["tcp_user_timeout"], given["keepalives_count"]) == ("5", "0", 3)
+
+
+@pytest.mark.parametrize(("version", "shown"), [(14_00_19, "14"), (9_06_24, "9")])
+def test_a_server_that_is_too_old_is_refused_and_let_go(monkeypatch, version, shown):
+    connection, closed = connection_to(version), []
+    connection.close = lambda: closed.append(True)
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: connection)
+    with pytest.raises(DatabaseRefused) as raised:
+        Address("postgresql://me:s3cret@host/shop", "shop").connect()
+    assert str(raised.value) == (
+        f"database postgresql://me@host/shop refused: it is PostgreSQL {shown}; 15 or newer is needed "
+        "(upgrade the server, or capture another one)"
+    )
+    assert closed
 
 
 @pytest.mark.parametrize(
