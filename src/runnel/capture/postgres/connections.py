@@ -43,7 +43,14 @@ SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "0",
 }
 OLDEST: Final = 15_00_00  # the first version whose publications say which columns and rows they have
-STARTING_OR_BUSY: Final = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+STARTING_OR_BUSY: Final = (
+    "starting up",
+    "shutting down",
+    "too many",
+    "remaining connection slots",
+    "exceeds max_wal_senders",
+    "recovery mode",
+)
 PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
 AUTHORITY: Final = (
     "name the certificate of the authority that vouches for the server: sslrootcert=FILE, or sslrootcert=system; "

@@ -346,15 +346,15 @@ class Readiness:
         found = self._connection.execute(PLACES).fetchone()
         assert found is not None
         free_slots, free_senders, slots, senders = found
-        for free, name, value in (
-            (free_slots, "max_replication_slots", slots),
-            (free_senders, "max_wal_senders", senders),
+        for free, name, value, other in (
+            (free_slots, "max_replication_slots", slots, "drop a slot that nobody reads"),
+            (free_senders, "max_wal_senders", senders, "end one of those in pg_stat_replication"),
         ):
             if free < 2:
                 raise self._missing(
                     f"it has {max(free, 0)} free of {name} = {value}, and needs 2",
                     [f"ALTER SYSTEM SET {name} = {value + 10};"],
-                    then="and restart the server, or drop a slot that nobody reads",
+                    then=f"and restart the server, or {other}",
                 )
 
     def _missing(self, what: str, statements: Sequence[str], *, then: str = "") -> NotReady:

@@ -23,7 +23,7 @@ from runnel.capture.postgres.errors import (
 from runnel.capture.postgres.source import PostgresSource
 from runnel.durable import watched
 from tests.contract.capture.captured_postgres import Database, events_of, told
-from tests.contract.views.postgres_server import postgres_server
+from tests.contract.views.postgres_server import Postgres, postgres_server
 
 pytestmark = pytest.mark.servers
 
@@ -43,7 +43,7 @@ def missing(source) -> NotReady:
     return raised.value
 
 
-def test_a_server_that_does_not_write_what_is_needed_is_told():
+def test_a_server_that_does_not_write_what_is_needed_or_has_no_place_left_is_told():
     with postgres_server({"fsync": "off"}) as server:
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute("CREATE TABLE t(id int PRIMARY KEY)")
@@ -53,16 +53,27 @@ def test_a_server_that_does_not_write_what_is_needed_is_told():
             f"database postgresql://runnel@127.0.0.1:{server.port}/runnel cannot be captured: wal_level is replica "
             "(run ALTER SYSTEM SET wal_level = logical; and restart the server)"
         )
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            for statement in raised.value.statements:
-                connection.execute(statement.encode())
-            connection.execute("ALTER SYSTEM SET max_replication_slots = 1")
-        server.stop()
-        server.start()
-        with pytest.raises(
-            NotReady, match=r"it has 1 free of max_replication_slots = 1, and needs 2 \(run ALTER SYSTEM"
+        for statement in raised.value.statements:
+            server.run(statement)
+        for setting, other in (
+            ("max_replication_slots", "drop a slot that nobody reads"),
+            ("max_wal_senders", "end one of those in pg_stat_replication"),
         ):
-            prepared(server.url)
+            server.run(f"ALTER SYSTEM SET {setting} = 1")
+            restart(server)
+            with pytest.raises(NotReady) as raised:
+                prepared(server.url)
+            assert raised.value.missing == f"it has 1 free of {setting} = 1, and needs 2"
+            assert raised.value.hint == f"run ALTER SYSTEM SET {setting} = 11; and restart the server, or {other}"
+            for statement in raised.value.statements:
+                server.run(statement)
+        restart(server)
+        prepared(server.url)
+
+
+def restart(server: Postgres) -> None:
+    server.stop()
+    server.start()
 
 
 def prepared(url: str):

@@ -105,6 +105,7 @@ def test_what_the_client_lacks_is_told_with_what_mends_it(monkeypatch, reason, h
     "reason",
     [
         "Connection refused Is the server running on that host and accepting TCP/IP connections?",
+        "FATAL: number of requested standby connections exceeds max_wal_senders (currently 1)",
         "SSL SYSCALL error: EOF detected",
         "SSL connection has been closed unexpectedly",
         'could not translate host name "host" to address: Temporary failure in name resolution',
