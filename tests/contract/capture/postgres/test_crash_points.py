@@ -181,6 +181,27 @@ def test_another_choice_of_tables_is_taken_up_wherever_that_was_cut_off(database
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_table_that_is_not_chosen_any_more_is_let_go_wherever_that_was_cut_off(database, broker, side):
+    make(database)
+    wide = life_of(database, broker)
+    narrow = wide._replace(tables="orders")
+    assert not lived_here(wide)
+    database.run("INSERT INTO loose VALUES (8)", "UPDATE orders SET name = 'e' WHERE id = 7")
+    assert lived_here(narrow, f"capture.postgres.alter:{side}:1")
+    assert published(database) == (["orders"] if side == "after" else ["loose", "orders"])
+    database.run("INSERT INTO loose VALUES (9)", "UPDATE orders SET name = 'f' WHERE id = 8")
+    assert not lived_here(narrow)
+    assert published(database) == ["orders"]
+    check(database, narrow, {"orders": COLUMNS["orders"]})
+
+
+def published(database: Database) -> list[str]:
+    tables = database.ask("SELECT schemaname, tablename FROM pg_publication_tables ORDER BY 2")
+    return [name for schema, name in tables if schema == database.schema]
+
+
+@pytest.mark.servers
 @pytest.mark.parametrize("step", steps({"capture.postgres.remove": [1, 2]}))
 def test_what_was_made_can_be_removed_wherever_that_was_cut_off(database, broker, step):
     make(database)
