@@ -17,8 +17,7 @@ from typing import Any, Final
 import psycopg
 
 from tests.contract.capture.captured_postgres import Database, wait_for
-from tests.contract.capture.postgres.histories import EXTRA_COLUMNS, TABLES, columns_of, rows_of
-from tests.contract.capture.postgres.rebuilding import shown
+from tests.contract.capture.postgres.histories import EXTRA_COLUMNS, TABLES, rows_of
 from tests.contract.views.postgres_server import USER
 
 FOLLOWED: Final = tuple(name for name in TABLES if name != "shaped")
@@ -33,18 +32,20 @@ class Reference:
         return rows_of(self._connection, f"{self._database.schema}.{table}")
 
     def wait(self) -> None:
-        """Until it has what the database has."""
-        with self._database.connect() as connection:
-            wait_for(lambda: all(self._is_equal(connection, table) for table in FOLLOWED))
+        """Until it has taken over all that is in the log now: it is its position that says so, and not its rows."""
+        ((end,),) = self._database.ask("SELECT pg_current_wal_flush_lsn()::text")
+        confirmed = f"SELECT FROM pg_replication_slots WHERE slot_name = '{name_of(self._database)}'"
+        wait_for(lambda: self._database.ask(f"{confirmed} AND confirmed_flush_lsn >= '{end}'"))
 
-    def _is_equal(self, connection: psycopg.Connection[tuple[Any, ...]], table: str) -> bool:
-        columns = columns_of(connection, table)
-        return shown(self.rows(table), columns) == shown(rows_of(connection, table), columns)
+
+def name_of(database: Database) -> str:
+    """Of the subscription, and of what it needs."""
+    return f"reference_{database.schema}"
 
 
 @contextmanager
 def reference_of(database: Database) -> Iterator[Reference]:
-    name = f"reference_{database.schema}"
+    name = name_of(database)
     followed = ", ".join(FOLLOWED)
     database.run(
         f"CREATE PUBLICATION {name} FOR TABLE {followed} WITH (publish_via_partition_root = true)",

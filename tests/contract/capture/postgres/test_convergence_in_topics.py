@@ -53,15 +53,16 @@ def rows_told(table: RebuiltTable) -> list[dict[str, Any]]:
 
 
 def check(database: Database, life: Life, reference: Reference) -> None:
+    """Three witnesses: the topics, the database's own subscription, and the database. None waits for another."""
     reference.wait()
     told = rebuilt_tables(life)
     with database.connect() as connection:
         for table in TABLES:
             columns = columns_of(connection, table)
-            rows = rows_told(told[table])
-            assert shown(rows, columns) == shown(rows_of(connection, table), columns), table
+            rows = shown(rows_told(told[table]), columns)
             if table in FOLLOWED:
-                assert shown(rows, columns) == shown(reference.rows(table), columns), table
+                assert rows == shown(reference.rows(table), columns), f"{table} by its subscription"
+            assert rows == shown(rows_of(connection, table), columns), f"{table} by itself"
 
 
 def history(database: Database, broker: Broker, seed: str, *, kills: int, in_progress: bool = False) -> None:
