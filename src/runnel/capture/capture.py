@@ -37,6 +37,7 @@ from runnel.capture.envelope import Envelope
 from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
 from runnel.capture.events import Again, Event, Mark, Position
 from runnel.capture.incremental import Incremental, missed
+from runnel.capture.moved import Moved
 from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
@@ -92,6 +93,7 @@ class Capture:
         self._heartbeat_micros = round(heartbeat * 1_000_000)
         self._micros = micros
         self._reading = reading
+        self._moved = Moved(source)
         self._stop = StopRequest()
         self._written = self._beaten = self._looked = 0
 
@@ -356,6 +358,7 @@ class Capture:
         now, out = self._micros(), Outgoing()
         events = without_parts(events, self.state, self._is_read_anew)
         events, has_come = until_one_came(events, awaited)
+        events = self._moved.completed(events, self.state)
         if reading is not None and reading.is_active:
             position, state = self._told_beside(events, stream, reading, out, now)
         else:

@@ -11,22 +11,33 @@ somebody has such a lock already, there is no chunk for now.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg.types.string import StrDumper
 
-from runnel.capture.errors import InvalidFilter
+from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.incremental import key_columns
 from runnel.capture.postgres.connections import Address, Connection, identifier, texts
-from runnel.capture.postgres.errors import TableMoved
+from runnel.capture.postgres.errors import CommitHidden, TableMoved
 from runnel.capture.postgres.replication import lsn_number
-from runnel.capture.postgres.snapshot import FEWEST, Readable, next_count, query_of
+from runnel.capture.postgres.snapshot import (
+    FEWEST,
+    Readable,
+    by_name,
+    is_same,
+    next_count,
+    query_of,
+    query_of_row,
+)
 from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
+HIDDEN_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.01
 MARK_PREFIX: Final = "runnel.capture."
 OWN_FAULT: Final = ("08", "53", "57", "58", "XX")  # classes of errors that are not a condition's fault
 NOW: Final = """
@@ -89,7 +100,40 @@ class Chunks:
                 connection.execute("SELECT pg_logical_emit_message(true, %s::text, %s::text)", [self._prefix, tag])
             return chunk
 
+    def row(self, table: Table, key: Row, transaction: str) -> Mapping[str, Any] | None:
+        """The row of a key as it is now, by the names of the columns that are as in `table`; None if there is none. Now
+        is when this transaction is seen, which was told.
+        """
+        with self._address.telling():
+            connection = self._connected()
+            self._see(connection, transaction)
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            try:
+                return self._row(connection, table, key)
+            except TableMissing:  # the changes will tell its end
+                return None
+            finally:
+                if not connection.closed:
+                    connection.execute("ROLLBACK")
+
     # --- inside
+
+    def _see(self, connection: Connection, transaction: str) -> None:
+        """Wait for it: others see it in a moment, but for a standby that is away."""
+        deadline = time.monotonic() + HIDDEN_SECONDS
+        while not Seen.of(_one(connection, "SELECT pg_current_snapshot()::text")).sees(transaction):
+            if time.monotonic() >= deadline:
+                raise CommitHidden(self._address.shown, HIDDEN_SECONDS)
+            time.sleep(LOOK_SECONDS)
+
+    def _row(self, connection: Connection, table: Table, key: Row) -> Mapping[str, Any] | None:
+        readable = self._locked(connection, table.id)
+        if readable is None:
+            raise TableMoved(self._address.shown, f"{table.id} is locked")
+        if not is_same(readable.table, table):
+            return None
+        found = connection.execute(query_of_row(readable, key).encode()).fetchone()
+        return None if found is None else by_name(readable.table, found, table)
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:

@@ -1,6 +1,7 @@
 """What can be wrong with a PostgreSQL that is captured. No text here has a password in it.
 
 Transient
+├── CommitHidden          a transaction is in the log, and others do not see it yet
 ├── DatabaseUnreachable   it does not answer, or ended the connection
 ├── PiecesNotKept         a large transaction does not fit on the disk
 ├── SlotInUse             another process reads from the slot
@@ -19,6 +20,7 @@ from runnel.capture.server_errors import DatabaseRefused, DatabaseUnreachable, N
 from runnel.errors import Transient
 
 __all__ = [
+    "CommitHidden",
     "DatabaseRefused",
     "DatabaseUnreachable",
     "NotReady",
@@ -29,6 +31,15 @@ __all__ = [
     "TableMoved",
     "TableReplaced",
 ]
+
+
+class CommitHidden(Transient):
+    def __init__(self, database: str, seconds: float) -> None:
+        super().__init__(
+            f"database {database} has committed a transaction, and shows it to nobody after {seconds:g} s",
+            hint="it waits for a standby: start that, or take it out of synchronous_standby_names",
+        )
+        self.database = database
 
 
 class PiecesNotKept(Transient):

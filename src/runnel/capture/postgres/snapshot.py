@@ -82,7 +82,7 @@ class PostgresSnapshot:
         """
         readable = self._readable.get(table.id)
         key = table.key_of(row)
-        if readable is None or not key or UNCHANGED in key or not _is_same(readable.table, table):
+        if readable is None or not key or UNCHANGED in key or not is_same(readable.table, table):
             return None
         with self._address.telling(), self._noticing(readable.found):
             found = self._connection.execute(query_of_row(readable, key).encode()).fetchone()
@@ -91,12 +91,7 @@ class PostgresSnapshot:
                 self._looked_at.add(table.id)
             if found is None:
                 return None
-        forms = {column.name: column.form for column in table.columns}
-        return {
-            column.name: value
-            for column, value in zip(readable.table.columns, found, strict=True)
-            if forms.get(column.name) is column.form
-        }
+        return by_name(readable.table, found, table)
 
     @contextmanager
     def _noticing(self, found: CatalogTable) -> Iterator[None]:
@@ -177,9 +172,19 @@ def query_of_row(readable: Readable, key: Row) -> str:
     return f"{_selected(readable)} WHERE ({_key_names(readable)}) = ({_key_values(readable, key)})"
 
 
-def _is_same(table: Table, other: Table) -> bool:
+def is_same(table: Table, other: Table) -> bool:
     """Whether a key of one is that of a row of the other."""
     return table.number == other.number and _named_key(table) == _named_key(other)
+
+
+def by_name(table: Table, row: Row, other: Table) -> Mapping[str, Any]:
+    """The row by the names of the columns that are as in `other`, which may be of another time."""
+    known = {column.name: (column.type, column.form.schema) for column in other.columns}
+    return {
+        column.name: value
+        for column, value in zip(table.columns, row, strict=True)
+        if known.get(column.name) == (column.type, column.form.schema)
+    }
 
 
 def _named_key(table: Table) -> list[str]:

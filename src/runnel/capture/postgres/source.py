@@ -197,6 +197,9 @@ class PostgresSource:
     def chunk(self, table: Table, after: Row | None, limit: int, tag: str, where: str | None = None) -> Chunk | None:
         return self._chunks.read(table, after, limit, tag, where)
 
+    def row_now(self, table: Table, key: Row, transaction: str) -> Mapping[str, Any] | None:
+        return self._chunks.row(table, key, transaction)
+
     def confirm(self, position: Position) -> None:
         if self._replication is not None:
             self._replication.confirm(int(position.at["lsn"]))

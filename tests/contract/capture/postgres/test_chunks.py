@@ -16,6 +16,8 @@ from runnel.capture.chosen import Mode
 from runnel.capture.errors import TableMissing
 from runnel.capture.events import Change, Ended, Mark
 from runnel.capture.incremental import key_columns
+from runnel.capture.postgres import chunks
+from runnel.capture.postgres.errors import CommitHidden, TableMoved
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, caught_up, running
 from tests.contract.capture.postgres.test_convergence import TABLES, write
@@ -254,6 +256,56 @@ def test_a_large_value_that_an_update_left_as_it_was_is_in_the_topic(broker, dat
         caught_up(capture, database.source(name=f"{name}_looking"))
     whole = {each.key for each in rows_of(broker, name, database.schema) if each.value["after"]["v"] == "x" * 5000}
     assert len(whole) == 60
+
+
+def test_a_large_value_of_a_row_that_comes_to_where_reading_is_past_is_in_the_topic(
+    broker, database: Database, monkeypatch
+):
+    """Nobody has read it at its former place, and nobody will at this one."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v text)", "ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.run("INSERT INTO t SELECT i, repeat('x', 5000) FROM generate_series(1, 40) i")
+    source, name = database.source(), database.schema
+    chunk, is_told = source.chunk, threading.Event()
+
+    def when_told(table, after, *rest):
+        return None if after is not None and not is_told.is_set() else chunk(table, after, *rest)
+
+    monkeypatch.setattr(source, "chunk", when_told)
+    with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=16)) as capture:
+        wait_for(lambda: any(table.rows == 16 for table in capture.state.tables.values()))
+        with database.transaction():
+            database.run("UPDATE t SET id = -id WHERE id = 40", "UPDATE t SET id = -5 WHERE id = -40")
+        database.run("UPDATE t SET id = -id WHERE id = 39")
+        wait_for(lambda: any(each.op == "c" and "-39" in each.key for each in rows_of(broker, name, database.schema)))
+        is_told.set()
+        wait_for(lambda: capture.state.is_complete)
+    last = {json.loads(each.key)["id"]: each.value for each in rows_of(broker, name, database.schema)}
+    whole = {key for key, value in last.items() if value and value["after"] and value["after"]["v"] == "x" * 5000}
+    assert whole == {*range(1, 39), -5, -39}
+
+
+def test_a_row_is_asked_for_when_its_transaction_is_seen(database: Database, monkeypatch):
+    monkeypatch.setattr(chunks, "HIDDEN_SECONDS", 0.2)
+    database.run("CREATE TABLE t(id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    source = database.source()
+    changes = source.changes(source.prepare())
+    table, events = source.table(database.table("t")), []
+    with unseen(database, "UPDATE t SET id = 2"):
+        wait_for(lambda: events.extend(changes.read(0.2)) or any(isinstance(each, Ended) for each in events))
+        (id,) = (each.id for each in events if isinstance(each, Ended))
+        with pytest.raises(CommitHidden, match=r"shows it to nobody after 0\.2 s \(it waits for a standby"):
+            source.row_now(table, ("2",), id)
+    assert source.row_now(table, ("2",), id) == {"id": "2", "v": "a"}
+    assert source.row_now(table, ("1",), id) is None
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("ALTER TABLE t ADD COLUMN w int")
+        with pytest.raises(TableMoved, match="is locked"):
+            source.row_now(table, ("2",), id)
+    database.run("ALTER TABLE t ALTER v TYPE varchar(9)")
+    assert source.row_now(table, ("2",), id) == {"id": "2"}  # the other one has another form now
+    database.run("DROP TABLE t")
+    assert source.row_now(table, ("2",), id) is None
 
 
 def test_messages_that_mark_chunks_are_nobodys(database: Database):
