@@ -19,12 +19,17 @@ import pytest
 
 from runnel.capture import capture as captures
 from runnel.capture.capture import Capture
+from runnel.capture.chosen import Mode
 from runnel.capture.postgres import changes, replication, snapshot
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.postgres.source import PostgresSource
 from runnel.capture.selection import Selection
+from runnel.capture.state import State, read_state
+from runnel.client.cluster import Cluster
 from runnel.durable import VARIABLE, watched
 from tests.contract.capture.lives import Died, capture_of, running, wait_until
+
+STEPS = ("capture.write", "capture.state", "capture.commit", "capture.confirm")  # that come again and again
 
 processes = get_context("forkserver")
 processes.set_forkserver_preload(["runnel.capture.sqlite", "runnel.capture.postgres.source", __name__])
@@ -40,6 +45,8 @@ class Life(NamedTuple):
     small: int = 5
     in_progress: bool = False
     tables: str = ".*"
+    mode: Mode = Mode.INITIAL
+    chunk: int = 2
 
     def selection(self) -> Selection:
         return Selection(tables=[rf"{self.schema}\.{self.tables}"])
@@ -48,7 +55,13 @@ class Life(NamedTuple):
         return PostgresSource(self.url, self.name, self.selection().has, in_progress=self.in_progress)
 
     def capture(self, source: PostgresSource) -> Capture:
-        return capture_of(self.name, source, self.bootstrap, self.selection(), transactions=True)
+        read = {"snapshot": self.mode, "chunk": self.chunk}
+        return capture_of(self.name, source, self.bootstrap, self.selection(), transactions=True, **read)
+
+    def state(self) -> State:
+        """As it is in the topics."""
+        with Cluster(self.bootstrap) as cluster:
+            return read_state(cluster, self.name)
 
 
 @contextmanager
@@ -75,10 +88,13 @@ def end_of_log(url: str) -> int:
 
 
 def has_come_to(capture: Capture, end: int) -> bool:
-    """Whether all that is before this place of the log is in the topics, and nothing of a transaction is missing."""
-    position = capture.state.position
+    """Whether all that is before this place of the log is in the topics, nothing of a transaction is missing, and
+    nothing is left to be read.
+    """
+    state = capture.state
+    position = state.position
     is_behind = position is not None and not position.index and position.at["lsn"] >= end
-    return capture.is_streaming.is_set() and is_behind
+    return capture.is_streaming.is_set() and is_behind and state.is_complete
 
 
 def _live(life: Life, die_at: str, until_still: bool) -> None:
@@ -109,14 +125,20 @@ def lived(life: Life, die_at: str = "") -> bool:
     return code != 0
 
 
-def lived_here(life: Life, die_at: str = "") -> bool:
-    """As `lived`, in this process: at its place the capture is cut off by an error that nobody catches."""
+def is_partly_read(state: State) -> bool:
+    return any(table.rows and table.is_left for table in state.tables.values())
+
+
+def lived_here(life: Life, die_at: str = "", *, while_reading: bool = False) -> bool:
+    """As `lived`, in this process: at its place the capture is cut off by an error that nobody catches. `while_reading`
+    counts the places only while a table is partly read.
+    """
     reached: Counter[str] = Counter()
     errors: list[BaseException] = []
     source = life.source()
 
     def die(place: str) -> None:
-        reached[place] += 1
+        reached[place] += not while_reading or is_partly_read(capture.state)
         if f"{place}:{reached[place]}" == die_at:
             raise Died(place)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from tests.contract.capture.topics import Seen
+from tests.contract.capture.postgres.lives import Life
+from tests.contract.capture.topics import Seen, check_transactions, committed
 
 UNAVAILABLE = "__debezium_unavailable_value"
 
@@ -37,6 +38,7 @@ class RebuiltTable:
         if record.op == "t":
             self.rows.clear()
             self.bag.clear()
+            self._read.clear()  # what comes into it may be read again
         elif record.key is None:
             self._count(record.value)
         else:
@@ -91,6 +93,21 @@ def rebuilt(records: Iterable[Seen], complete_from: int, *, is_whole: bool = Fal
     for record in records:
         table.take(record)
     return table
+
+
+def rebuilt_tables(life: Life, tables: Iterable[str], whole: Collection[str] = ()) -> dict[str, RebuiltTable]:
+    """Those that are read; all transactions must have the right counts. The events of `whole` tell the row before."""
+    topics = committed(life.bootstrap, f"{life.name}.")
+    check_transactions(topics, life.name)
+    state = life.state()
+    assert state.is_complete
+    found = {}
+    for table in tables:
+        since = state.tables[f"{life.schema}.{table}"].since
+        assert since is not None
+        records = topics.get(f"{life.name}.{life.schema}.{table}", [])
+        found[table] = rebuilt(records, since["lsn"], is_whole=table in whole)
+    return found
 
 
 def shown(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> list[str]:

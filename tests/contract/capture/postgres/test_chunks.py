@@ -20,10 +20,15 @@ from runnel.capture.postgres import chunks
 from runnel.capture.postgres.errors import CommitHidden, TableMoved
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, caught_up, running
+from tests.contract.capture.postgres import histories
+from tests.contract.capture.postgres.lives import STEPS, Life, lived_here
+from tests.contract.capture.postgres.rebuilding import rebuilt_tables, shown
 from tests.contract.capture.postgres.test_convergence import TABLES, write
 from tests.contract.capture.topics import committed
 
 pytestmark = pytest.mark.servers
+
+MOST_DEATHS = 100
 
 
 @contextmanager
@@ -326,7 +331,7 @@ def test_messages_that_mark_chunks_are_nobodys(database: Database):
     ]
 
 
-def test_a_capture_that_is_stopped_again_and_again_while_writers_write_converges(broker, database: Database, seed: int):
+def test_a_capture_that_is_cut_off_again_and_again_while_writers_write_converges(broker, database: Database, seed: int):
     converge(broker, database, f"{seed}", transactions=40)
 
 
@@ -363,54 +368,29 @@ def hanging_now_and_then(database: Database) -> Iterator[None]:
 
 
 def converge(broker, database: Database, seed: str, transactions: int) -> None:
+    """Lives are cut off at any durable step, and some come to where the log ended when they began."""
     database.run(*TABLES)
     chance, name = random.Random(seed), database.schema
     for number in range(30):
         database.run(f"INSERT INTO plain SELECT {number} * 100 + i, 'x', 0 FROM generate_series(1, 10) i")
     writers = [threading.Thread(target=write, args=(database, f"{seed}/{number}", transactions)) for number in range(3)]
+    life = Life(database.server.url, name, name, broker.bootstrap, small=100, mode=Mode.INCREMENTAL, chunk=5)
     for writer in writers:
         writer.start()
-    step = 0  # of the last life
-    while any(writer.is_alive() for writer in writers):
-        source = database.source()
-        with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=5)) as capture:
-            step += chance.randrange(3, 30)
-            wait_for(lambda capture=capture, step=step: capture.state.step >= step or capture.state.is_complete)
-        step = capture.state.step
-        source.close()
+    deaths = 0
+    while any(writer.is_alive() for writer in writers) or not life.state().is_complete:
+        assert deaths < MOST_DEATHS, "it does not come further"
+        step = f"{chance.choice(STEPS)}:{chance.choice(['before', 'after'])}:{chance.randrange(1, 12)}"
+        deaths += lived_here(life, step, while_reading=True)
+    assert deaths
     for writer in writers:
         writer.join()
-    source = database.source()
-    with running(capture_of(name, source, broker.bootstrap, snapshot=Mode.INCREMENTAL, chunk=50)) as capture:
-        wait_for(lambda: capture.state.is_complete)
-        database.run("INSERT INTO plain VALUES (99999, 'end', 0)")
-        wait_for(lambda: any("99999" in (each.key or "") for each in rows_of(broker, name, name, "plain")))
-    source.close()
-    for table in ("plain", "pairs", "whole"):
-        found = sorted(tuple(map(str, row.values())) for row in folded(rows_of(broker, name, name, table)))
-        assert found == sorted(tuple(map(str, row)) for row in database.ask(f"SELECT * FROM {table}")), table
-
-
-def folded(records):
-    """The rows that the last words of their keys tell. A value that was not told is the one from before, also where the
-    row had another key.
-    """
-    rows, moved = {}, {}
-    for each in records:
-        if each.value is None:
-            rows.pop(each.key, None)
-        elif each.op == "t":
-            rows.clear()
-        elif each.op == "d":
-            gone = rows.pop(each.key, None)
-            moved[each.headers.get("__debezium.newkey")] = gone
-        else:
-            old = rows.get(each.key) or moved.pop(each.key, None) or {}
-            rows[each.key] = {
-                name: old.get(name, value) if value == "__debezium_unavailable_value" else value
-                for name, value in each.value["after"].items()
-            }
-    return rows.values()
+    assert not lived_here(life)
+    with database.connect() as connection:
+        for table, told in rebuilt_tables(life, ("plain", "pairs", "whole"), whole={"whole"}).items():
+            columns = histories.columns_of(connection, table)
+            there = shown(histories.rows_of(connection, table), columns)
+            assert shown(told.rows.values(), columns) == there, table
 
 
 def test_whoever_may_only_read_and_replicate_can_read_chunks(database: Database):

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import runnel.capture.postgres
-from runnel.capture.state import read_state
-from runnel.client.cluster import Cluster
+from runnel.capture.chosen import Mode
 from runnel.durable import watched
 from tests.contract.capture.captured_postgres import Database
 from tests.contract.capture.lives import Died
@@ -34,6 +33,17 @@ SECOND_LIFE = {
     "capture.write": [1],
     "capture.commit": [1, 2],
     "capture.confirm": [1],
+}
+# A life that reads tables by chunks, and tells what happened meanwhile.
+CHUNKS_LIFE = {
+    "capture.init": [1],
+    "capture.postgres.publication": [1],
+    "capture.postgres.slot": [1],
+    "capture.topic": [1, 2],
+    "capture.state": [8, 1],
+    "capture.write": [8, 1, 3],
+    "capture.commit": [8, 1, 2, 3],
+    "capture.confirm": [6, 1],
 }
 # Few of them, for a quick look: the others are tried with killed processes.
 SOME_OF_FIRST = (
@@ -75,8 +85,7 @@ def life_of(database: Database, broker, **named) -> Life:
 
 def check(database: Database, life: Life, columns=COLUMNS) -> None:
     topics = committed(life.bootstrap, f"{life.name}.")
-    with Cluster(life.bootstrap) as cluster:
-        state = read_state(cluster, life.name)
+    state = life.state()
     assert state.is_complete
     check_transactions(topics, life.name)
     with database.connect() as connection:
@@ -128,6 +137,29 @@ def interrupt_a_stream(live, database: Database, broker, step: str) -> None:
     check(database, life, {**COLUMNS, "orders": ("id", "name", "v", "city")})
 
 
+def interrupt_chunks(live, database: Database, broker, step: str) -> None:
+    make(database)
+    life = life_of(database, broker, tables="orders", mode=Mode.INCREMENTAL)
+    assert live(life, step)
+    database.run(
+        "UPDATE orders SET name = 'b' WHERE id % 3 = 0",
+        "DELETE FROM orders WHERE id IN (1, 22)",
+        # Past where reading is, and back from there, with a large value that the log leaves out.
+        "UPDATE orders SET id = -id WHERE id IN (20, 21)",
+        "UPDATE orders SET id = id + 100 WHERE id IN (2, 3)",
+        "INSERT INTO orders VALUES (30, 'c', NULL)",
+    )
+    # It comes back, and dies again in the middle of catching up, or of reading.
+    assert live(life, "capture.commit:before:3")
+    database.run(
+        "UPDATE orders SET name = 'd' WHERE id % 2 = 0", "UPDATE orders SET id = id - 100 WHERE id IN (-20, 19)"
+    )
+    assert live(life, "capture.commit:after:2")
+    database.run("UPDATE orders SET name = 'e' WHERE id % 5 = 0", "UPDATE orders SET id = 40 WHERE id = 102")
+    assert not live(life)
+    check(database, life, {"orders": COLUMNS["orders"]})
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize("step", SOME_OF_FIRST)
 def test_a_snapshot_goes_on_wherever_it_was_cut_off(database, broker, step):
@@ -138,6 +170,27 @@ def test_a_snapshot_goes_on_wherever_it_was_cut_off(database, broker, step):
 @pytest.mark.parametrize("step", SOME_OF_SECOND)
 def test_a_stream_goes_on_wherever_it_was_cut_off(database, broker, step):
     interrupt_a_stream(lived_here, database, broker, step)
+
+
+@pytest.mark.servers
+def test_chunks_go_on_though_each_life_is_cut_off_at_another_step(database, broker):
+    make(database)
+    database.run(f"INSERT INTO orders SELECT i, 'a', {LARGE} FROM generate_series(23, 99) i")
+    life = life_of(database, broker, tables="orders", mode=Mode.INCREMENTAL)
+    for number, step in enumerate(steps({name: times[:1] for name, times in CHUNKS_LIFE.items()})):
+        assert lived_here(life, step), f"{step} was not reached"
+        database.run(f"UPDATE orders SET name = 'n{number}' WHERE id IN ({number}, {60 + number})")
+        # From where nobody has read to where reading is past, with a large value that the log leaves out.
+        database.run(f"UPDATE orders SET id = {-100 - number} WHERE id = {99 - number}")
+    assert life.state().tables[f"{life.schema}.orders"].key is not None, "nothing was read yet"
+    assert not lived_here(life._replace(chunk=50))
+    check(database, life, {"orders": COLUMNS["orders"]})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", steps(CHUNKS_LIFE))
+def test_chunks_go_on_wherever_their_process_was_killed(database, broker, step):
+    interrupt_chunks(lived, database, broker, step)
 
 
 @pytest.mark.soak
