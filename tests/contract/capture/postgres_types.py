@@ -428,6 +428,17 @@ TYPES: Final = (
     ),
     Type("daterange", "daterange", "string", (("'[2024-01-01,2024-02-01]'", '"[2024-01-01,2024-02-02)"'),)),
     Type("int4multirange", "int4multirange", "string", (("'{[1,3),[5,9)}'", '"{[1,3),[5,9)}"'),)),
+    Type("int8multirange", "int8multirange", "string", (("'{[1,3]}'", '"{[1,4)}"'),)),
+    Type("nummultirange", "nummultirange", "string", (("'{[1.50,2)}'", '"{[1.50,2)}"'),)),
+    Type(
+        "tsmultirange",
+        "tsmultirange",
+        "string",
+        (("'{[2024-01-01,2024-01-02)}'", '"{[\\"2024-01-01 00:00:00\\",\\"2024-01-02 00:00:00\\")}"'),),
+    ),
+    Type(
+        "datemultirange", "datemultirange", "string", (("'{[2024-01-01,2024-01-03]}'", '"{[2024-01-01,2024-01-04)}"'),)
+    ),
     Type(
         "tstzmultirange",
         "tstzmultirange",
@@ -490,6 +501,16 @@ TYPES: Final = (
     Type("tid", "tid", "string", (("'(1,2)'", '"(1,2)"'),)),
     Type("regclass", "regclass", "string", (("'pg_class'", '"pg_class"'),)),
     Type("regtype", "regtype", "string", (("'int4'", '"integer"'),)),
+    Type("regproc", "regproc", "string", (("'pg_backend_pid'", '"pg_backend_pid"'),)),
+    Type("regprocedure", "regprocedure", "string", (("'abs(int4)'", '"abs(integer)"'),)),
+    Type("regoper", "regoper", "string", (("'||/'", '"||/"'),)),
+    Type("regoperator", "regoperator", "string", (("'+(int4,int4)'", '"+(integer,integer)"'),)),
+    Type("regnamespace", "regnamespace", "string", (("'pg_catalog'", '"pg_catalog"'),)),
+    Type("regrole", "regrole", "string", (("'pg_monitor'", '"pg_monitor"'),)),
+    Type("regconfig", "regconfig", "string", (("'english'", '"english"'),)),
+    Type("regdictionary", "regdictionary", "string", (("'simple'", '"simple"'),)),
+    Type("regcollation", "regcollation", "string", (("'\"C\"'", '"\\"C\\""'),)),
+    Type("aclitem", "aclitem", "string", (("'pg_monitor=r/pg_monitor'", '"pg_monitor=r/pg_monitor"'),)),
     Type("txid_snapshot", "txid_snapshot", "string", (("'10:20:10,14'", '"10:20:10,14"'),)),
     Type("pg_snapshot", "pg_snapshot", "string", (("'10:20:10,14'", '"10:20:10,14"'),)),
     Type("int2vector", "int2vector", "string", (("'1 2'", '"1 2"'),)),
@@ -662,6 +683,17 @@ def part_of(each: Type) -> str | None:
     return name if name in (*EXTENSIONS, XML) else None
 
 
+NOBODY_WRITES: Final = "the server takes no value of it, but from itself"
+# Built-in types that no column of a table that is captured can have a value of.
+WITHOUT_VALUES: Final = {
+    "gtsvector": "what an index on a tsvector keeps: it has no text to be written from",
+    "pg_node_tree": NOBODY_WRITES,
+    "pg_ndistinct": NOBODY_WRITES,
+    "pg_dependencies": NOBODY_WRITES,
+    "pg_mcv_list": NOBODY_WRITES,
+    "pg_brin_bloom_summary": NOBODY_WRITES,
+    "pg_brin_minmax_multi_summary": NOBODY_WRITES,
+}
 BYTES: Final = "Debezium gives the bytes of the text, and even that only with include.unknown.datatypes"
 BYTES_OF_ITEMS: Final = "Debezium gives the bytes of the items' texts"
 LEFT_OUT: Final = "Debezium leaves the column out"
@@ -676,6 +708,10 @@ OURS: Final = {
     "bit_array": "Debezium takes it for a single value, and writes null",
     "jsonpath": BYTES,
     "int4multirange": BYTES,
+    "int8multirange": BYTES,
+    "nummultirange": BYTES,
+    "tsmultirange": BYTES,
+    "datemultirange": BYTES,
     "tstzmultirange": BYTES,
     "composite": BYTES,
     "line": BYTES,
@@ -692,6 +728,16 @@ OURS: Final = {
     "tid": BYTES,
     "regclass": BYTES,
     "regtype": BYTES,
+    "regproc": BYTES,
+    "regprocedure": BYTES,
+    "regoper": BYTES,
+    "regoperator": BYTES,
+    "regnamespace": BYTES,
+    "regrole": BYTES,
+    "regconfig": BYTES,
+    "regdictionary": BYTES,
+    "regcollation": BYTES,
+    "aclitem": BYTES,
     "txid_snapshot": BYTES,
     "pg_snapshot": BYTES,
     "refcursor": BYTES,

@@ -366,6 +366,6 @@ MAKERS: Final[dict[str, Callable[[Modes, int], Form]]] = {
 _PLAIN: Final = """
 bpchar char varchar text name citext isbn inet cidr macaddr macaddr8 line lseg box path polygon circle tsquery jsonpath
 pg_lsn xid xid8 cid tid txid_snapshot pg_snapshot int2vector oidvector refcursor regclass regtype regproc regprocedure
-regoper regoperator regnamespace regrole regconfig regdictionary regcollation
+regoper regoperator regnamespace regrole regconfig regdictionary regcollation aclitem
 """
 TEXTS: Final = frozenset(_PLAIN.split())

@@ -4,12 +4,24 @@ import json
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import psycopg
 import pytest
 
 from runnel.capture.events import Change
+from runnel.capture.postgres.connections import literal
 from runnel.capture.tables import Table
 from tests.contract.capture.captured_postgres import Database, events_of, skip_without
-from tests.contract.capture.postgres_types import EXTENSIONS, MADE, TYPES, XML, Type, extended, part_of, types_of
+from tests.contract.capture.postgres_types import (
+    EXTENSIONS,
+    MADE,
+    TYPES,
+    WITHOUT_VALUES,
+    XML,
+    Type,
+    extended,
+    part_of,
+    types_of,
+)
 from tests.contract.views.postgres_server import Postgres
 
 pytestmark = pytest.mark.servers
@@ -84,3 +96,22 @@ def test_a_type_stands_in_json_as_the_table_says(captured: Captured, server: Pos
         skip_without(server, str(part_of(each)))
     assert captured.told(each.name) == expected(each)
     assert [json.loads(text) for _, text in each.values]
+
+
+def test_every_built_in_type_stands_in_the_table_unless_it_has_no_values(database: Database):
+    """Arrays aside, which are made of the forms of their items; and what is only made up for functions."""
+    known = database.ask(
+        "SELECT typname::text FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace "
+        r"AND typtype IN ('b', 'r', 'm') AND typname NOT LIKE '\_%'"
+    )
+    tried = database.ask(
+        "SELECT typname::text FROM pg_type WHERE oid IN "
+        f"({', '.join(f'to_regtype({literal(each.sql)})' for each in TYPES)})"
+    )
+    assert {name for (name,) in known} - {name for (name,) in tried} == {*WITHOUT_VALUES}
+
+
+@pytest.mark.parametrize("name", WITHOUT_VALUES)
+def test_a_type_that_is_not_in_the_table_takes_no_values(database: Database, name: str):
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        database.ask(f"SELECT ''::{name}")
