@@ -75,7 +75,7 @@ class PartitionJournal:
     def append(self, entries: Sequence[Entry]) -> Append:
         transaction = entries[0].transaction
         if transaction is None:
-            return self._partition.submit(_batch(entries), reserved=True)
+            return self._partition.submit_own(_records(entries))
         if transaction.committed is None:
             return self._partition.submit(_batch(entries), reserved=True, unnumbered=True)
         return self._partition.submit_marker(
@@ -103,9 +103,12 @@ class PartitionJournal:
 
 
 def _batch(entries: Sequence[Entry]) -> bytes:
-    records = [Record(entry.value, entry.key, entry.timestamp) for entry in entries]
     transaction = entries[0].transaction
     if transaction is None:
-        return build_batch(records)
+        return build_batch(_records(entries))
     producer = Producer(transaction.producer_id, transaction.epoch)
-    return build_batch(records, producer=producer, attributes=TRANSACTIONAL)
+    return build_batch(_records(entries), producer=producer, attributes=TRANSACTIONAL)
+
+
+def _records(entries: Sequence[Entry]) -> list[Record]:
+    return [Record(value, key, timestamp) for key, value, timestamp, _ in entries]

@@ -202,7 +202,8 @@ class LoopRounds:
             self._had_turn.clear()
             return
         self._asks_for_turn = False
-        self._had_turn.set()
+        if not self._had_turn.is_set():
+            self._had_turn.set()
         try:
             if not self._closed and self._is_quick(writers):  # it may have been closed in between
                 self._write(writers)

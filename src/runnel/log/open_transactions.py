@@ -44,7 +44,8 @@ class OpenTransactions:
         """Offsets rise, so the newest one comes last."""
         self._note_change(producer_id)
         self._starts[producer_id] = offset
-        self.first = min(self.first, offset)
+        if offset < self.first:
+            self.first = offset
 
     def end(self, producer_id: int) -> None:
         self._note_change(producer_id)

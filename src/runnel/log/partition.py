@@ -176,6 +176,12 @@ class Partition:
         self._commits.enlist(self._writer, wake=True)
         return append
 
+    def submit_own(self, records: Sequence[Record]) -> Append:
+        """The same for records of a broker's own state, as one batch: it is written when the disk is low, too."""
+        append = self._writer.submit_own(records)
+        self._commits.enlist(self._writer, wake=True)
+        return append
+
     # --- reading
 
     def read(self, offset: int, max_bytes: int = MIB) -> Batches:

@@ -126,9 +126,10 @@ class Segment:
 
     def note(self, header: BatchHeader, position: int, *, index: bool = True) -> None:
         """A batch stands at `position`: index it if it is its turn, and let readers see it."""
-        last_offset, size = header.last_offset, header.size
-        if header.max_timestamp > self.largest.timestamp:
-            self.largest = Timed(header.max_timestamp, last_offset)
+        base_offset, length, _, _, _, _, delta, _, timestamp, _, _, _, _ = header
+        last_offset, size = base_offset + delta, length + LENGTH_PREFIX
+        if timestamp > self.largest.timestamp:
+            self.largest = Timed(timestamp, last_offset)
         if index and self._since_index > self._index_interval:
             self.offsets.add(last_offset, position)
             self.times.add(*self.largest)

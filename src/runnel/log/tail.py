@@ -55,7 +55,7 @@ class TailCache:
                 tail.batches.append(())
             tail.batches += batches
             tail.ends += ends
-            cost = sum(map(_cost, batches))
+            cost = OVERHEAD * len(batches) + sum(map(len, chain.from_iterable(batches)))
             tail.cost += cost
             self._used += cost
             self._tails.move_to_end(name)

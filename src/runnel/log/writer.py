@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
 from runnel.files import Buffer, File, Syncs, replace_file
@@ -34,6 +34,8 @@ from runnel.records import (
     BatchHeader,
     Codec,
     Marker,
+    Record,
+    build_batch,
     build_marker,
     parse_header,
     place_parts,
@@ -127,6 +129,27 @@ class Writer:
             append = self._repeated(header) if header.producer_id != NO_PRODUCER_ID else None
             if append is None:
                 append = self._accepted(header, batch)
+            self._pending.append(append)
+        return append
+
+    def submit_own(self, records: Sequence[Record]) -> Append:
+        """One batch of a broker's own state: built at its place like a marker, and written when the disk is low too."""
+        settings = self.settings
+        if (
+            settings.compression_type is not CompressionType.PRODUCER
+            or settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        ):
+            return self.submit(build_batch(records), reserved=True)
+        with self._lock:
+            if self.closed or self.failure is not None:
+                self.refuse_if_unfit()
+            base, epoch = self.next_offset, self.leader_epoch
+            batch = build_batch(records, base_offset=base, leader_epoch=epoch)
+            if len(batch) > min(settings.max_message_bytes, settings.segment_bytes):
+                admit(batch, settings)  # says which limit it is
+            header = parse_header(batch)
+            self.next_offset = base + len(records)
+            append = Append(header, (batch,), Appended(base, self.next_offset - 1, header.max_timestamp, epoch))
             self._pending.append(append)
         return append
 
@@ -227,6 +250,7 @@ class Writer:
     def write(self) -> bool:
         """Write all that waits, or what was prepared; True if a sync is to follow."""
         now, self._prepared = self._prepared, None
+        fits = now is not None
         if now is None:
             now = self._home.clock.now()
             with self._lock:
@@ -239,14 +263,14 @@ class Writer:
                 header = append.header
                 if header.base_offset != offset:
                     raise RuntimeError(f"offset {offset} got lost on its way")  # its caller was interrupted
-                if position and self._must_roll(position, append, now):
+                if position and not fits and self._must_roll(position, append, now):
                     self._finish_segment()
                     position = 0
                 if not position:
                     self.roll_at = self._roll_time(now)  # an empty segment does not grow old
                 append.position = position
                 position += append.size
-                offset = header.last_offset + 1
+                offset = append.appended.last_offset + 1
             self._run.append(append)
         self._write_run()
         return self._sync_is_due()
@@ -317,7 +341,7 @@ class Writer:
         data = [part for append in written if append.data is not None for part in append.data]
         self.file().write(data, first.position)
         self.dirty = True
-        self._unsynced_records += written[-1].header.last_offset + 1 - first.header.base_offset
+        self._unsynced_records += written[-1].appended.last_offset + 1 - first.appended.base_offset
         if self._unsynced_since is None:
             self._unsynced_since = self._home.clock.elapsed()
 

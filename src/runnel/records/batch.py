@@ -23,6 +23,8 @@ from runnel.records.record import INT64_MAX, NO_TIMESTAMP, Record, decode_record
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61
+START = struct.Struct(">qiibI")  # up to the checksum
+CHECKED = struct.Struct(">hiqqqhii")  # the rest of the header
 LENGTH_PREFIX = 12  # the bytes that the length field does not count
 PLACE = struct.Struct(">qii")  # base offset, length, leader epoch
 CHECKSUM = struct.Struct(">I")
@@ -226,27 +228,19 @@ def batch_around(
     """A batch of records that are encoded already, at consecutive offsets, and are compressed here."""
     if codec is not Codec.NONE:
         body = compress(codec, body)
+    count, base_timestamp, max_timestamp = contents
     header = BatchHeader(
-        base_offset=base_offset,
-        length=HEADER_SIZE - LENGTH_PREFIX + len(body),
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        checksum=0,
-        attributes=attributes | codec,
-        last_offset_delta=contents.count - 1,
-        base_timestamp=contents.base_timestamp,
-        max_timestamp=contents.max_timestamp,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        base_sequence=producer.sequence,
-        count=contents.count,
-    )
+        base_offset, HEADER_SIZE - LENGTH_PREFIX + len(body), leader_epoch, MAGIC, 0,
+        attributes | codec, count - 1, base_timestamp, max_timestamp, *producer, count,
+    )  # fmt: skip
     return _checksummed(header, body)
 
 
 def _base_and_max_timestamp(records: Sequence[Record]) -> tuple[int, int]:
-    times = [record.timestamp for record in records]
-    base, earliest, latest = records[0].timestamp, min(times), max(times)
+    base = earliest = latest = records[0].timestamp
+    if len(records) > 1:
+        times = [record.timestamp for record in records]
+        earliest, latest = min(times), max(times)
     TIMESTAMPS.pack(base, earliest, latest)  # struct.error unless they are whole numbers of 64 bits
     if latest - earliest > INT64_MAX:
         raise InvalidBatch(
@@ -269,7 +263,7 @@ def place_parts(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[Buf
     """
     start = PLACE.pack(base_offset, len(batch) - LENGTH_PREFIX, leader_epoch)
     if len(batch) <= COPIED_SIZE:
-        return (start + bytes(memoryview(batch)[PLACE.size :]),)
+        return (b"".join((start, memoryview(batch)[PLACE.size :])),)
     return start, memoryview(batch if isinstance(batch, bytes) else bytes(batch))[PLACE.size :]
 
 
@@ -292,12 +286,11 @@ def recompressed(batch: Buffer, codec: Codec) -> Buffer:
 
 def _checksummed(header: BatchHeader, body: Buffer) -> bytes:
     try:
-        start = HEADER.pack(*header)
+        checked = CHECKED.pack(*header[5:])
+        start = START.pack(*header[:4], crc32c(body, crc32c(checked)))
     except struct.error as error:
         raise InvalidBatch(f"no numbers that a batch's header can hold: {_misfits(header)}") from error
-    checked = start[CHECKED_FROM:]
-    checksum = CHECKSUM.pack(crc32c(body, crc32c(checked)))
-    return b"".join((start[:CHECKSUM_POSITION], checksum, checked, body))
+    return b"".join((start, checked, body))
 
 
 def _misfits(header: BatchHeader) -> str:
