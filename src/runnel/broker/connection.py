@@ -33,6 +33,7 @@ REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
 PARTS_AT_ONCE = 16  # of answers, to the socket
+FETCH_KEY = Api.FETCH.to_bytes(2, "big")
 SMALL_PIECE = 4 * KIB
 GATHERED_SIZE = 64 * KIB
 ALWAYS_READ = 64 * KIB  # a request of this size is read though memory is short: others' large ones must not stop it
@@ -51,7 +52,7 @@ class Frame(NamedTuple):
 
     @property
     def is_fetch(self) -> bool:
-        return self.size >= 2 and self.data[self.start] == 0 and self.data[self.start + 1] == Api.FETCH
+        return self.data[self.start : self.start + 2] == FETCH_KEY
 
 
 class Slot:
@@ -200,6 +201,8 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         begun = 0
+        if self._frames:
+            self.last_active = self._server.clock.elapsed()
         while self._frames and begun < REQUESTS_AT_ONCE:
             if not self._may_begin():
                 self._send()  # perhaps it waits only for an answer to leave
@@ -258,22 +261,23 @@ class Connection(asyncio.Protocol):
     # --- one request
 
     def _begin(self, frame: Frame) -> None:
-        self.last_active = self._server.clock.elapsed()
         try:
-            header = parse_header(frame.data, frame.start, frame.end)
-            key, version = header.api_key, header.version
+            data, start, end = frame
+            header = parse_header(data, start, end)
+            key, version, correlation_id, client_id, _ = header
             if key not in ANSWERED or version not in ANSWERED[key]:
                 if key != Api.API_VERSIONS:
                     raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
                 version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
             else:
-                body = read_request(frame.data, header, frame.end)
+                body = read_request(data, header, end)
         except MalformedRequest as error:
             self.give_up(error.what)
             return
-        slot = Slot(header.correlation_id, response_encoder(key, version), frame.size + LENGTH.size)
+        size = end - start
+        slot = Slot(correlation_id, response_encoder(key, version), size + LENGTH.size)
         self._slots.append(slot)
-        request = Request(key, version, header.correlation_id, header.client_id, body, self, frame.size)
+        request = Request(key, version, correlation_id, client_id, body, self, size)
         self._call(handler_of(key), request, slot)
 
     def _call(self, handler: Handler, request: Request, slot: Slot) -> None:
@@ -322,10 +326,11 @@ class Connection(asyncio.Protocol):
             slot.parts, slot.throttle = [], body.throttle
             self._server.count(request, 0)
             return
-        parts = slot.encoder(body)
+        encoder = slot.encoder
+        parts = encoder(body)
         slot.throttle = body.get("throttle_time", 0)
-        size = sum(map(len, parts))
-        parts.insert(0, answer_head(slot.correlation_id, size, flexible=slot.encoder.flexible_header))
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        parts.insert(0, answer_head(slot.correlation_id, size, flexible=encoder.flexible_header))
         slot.parts = parts
         self._server.count(request, size)
 

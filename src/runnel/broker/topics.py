@@ -65,7 +65,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        return self.name in INTERNAL
+        return self.facts.name in INTERNAL
 
     def partition(self, number: int) -> Partition:
         """The partition, opened if nobody used it before; IndexError if the topic has no such one."""

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from runnel.errors import MalformedRequest
 from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
-from runnel.protocol.hot import READ_BY_HAND
+from runnel.protocol.hot import READ_BY_HAND, ReadByHand
 from runnel.protocol.schemas import NO_DEFAULT, NUMBERS, Array, Field, Schema, Structure, runs_of, schema, versions
 
 # From the data and a position to the value and the position after it. Beyond the end of the data they raise
@@ -43,14 +43,15 @@ _allowance = _Allowance()
 
 def read_request(frame: bytes, header: RequestHeader, end: int) -> Message:
     """The body of the request whose header was read; the frame ends at `end`."""
-    known = schema(header.api_key, header.version)
-    start = skip_tags(frame, header.end) if known.flexible else header.end
-    by_hand = READ_BY_HAND.get(header.api_key)
+    api_key, version, _, _, start = header
+    flexible, by_hand = _way_of(api_key, version)
+    if flexible:
+        start = skip_tags(frame, start)
     if by_hand is not None:
-        body = by_hand(frame, start, end, header.version)
+        body = by_hand(frame, start, end, version)
         if body is not None:
             return body
-    return _read(_request_reader(header.api_key, header.version), frame, start, end)
+    return _read(_request_reader(api_key, version), frame, start, end)
 
 
 def read_response(api_key: int, version: int, data: bytes | bytearray, start: int = 0) -> Message:
@@ -69,6 +70,12 @@ def _read(get: Get, data: bytes, start: int, end: int) -> Message:
     if stop > end:
         raise MalformedRequest(f"it ends in the middle of a field, after {max(0, end - start)} bytes of its body")
     return message  # type: ignore[no-any-return]
+
+
+@cache
+def _way_of(api_key: int, version: int) -> tuple[bool, ReadByHand | None]:
+    """Whether a request is flexible, and who may read it by hand."""
+    return schema(api_key, version).flexible, READ_BY_HAND.get(api_key)
 
 
 @cache

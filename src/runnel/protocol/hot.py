@@ -1,5 +1,5 @@
-"""The messages that come thousands of times a second, read and written by hand: a Produce of a single batch, and the
-partitions of one topic that join a transaction.
+"""The messages that come thousands of times a second, read and written by hand: a Produce of a single batch, the
+partitions of one topic that join a transaction, and its end.
 
 What is here gives exactly what `decode` and `encode` give, in a quarter of the time, or None: then they are asked.
 """
@@ -22,13 +22,15 @@ INDEX = struct.Struct(">i")
 RESULT = struct.Struct(">ihqqq")  # index, error code, base offset, append time, start offset
 THROTTLE = struct.Struct(">i")
 ONE = 2  # as a compact array's length is written
-OFFSETS_AND_TIME = ("base_offset", "log_append_time", "log_start_offset")
 LONGEST_NAME = 0x7F  # whose length is one byte
 LONGEST_STRING = 2**15 - 1
 SHORT = struct.Struct(">h")
 ADDING_IS_FLEXIBLE_SINCE = 3
 ADDING_PRODUCER = struct.Struct(">qhih")  # producer id, epoch, number of topics, length of the first one's name
 ADDED_HEAD = struct.Struct(">iih")  # throttle time, number of topics, length of the first one's name
+ENDING_IS_FLEXIBLE_SINCE = 3
+ENDING_PRODUCER = struct.Struct(">qh?")  # producer id, epoch, whether it commits
+ENDED = struct.Struct(">ih")  # throttle time, error code
 MOST_ADDED = 100  # partitions; more are rare
 NO_TAGS = (0, 0, 0)  # of the partition, of the topic, of the request
 NO_LEADER = {"leader_id": -1, "leader_epoch": -1}
@@ -85,14 +87,16 @@ def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None
         return None
     (result,) = topic["partition_responses"]
     try:
-        numbers = (result["index"], result["error_code"], *(result[name] for name in OFFSETS_AND_TIME))
+        if result["error_code"] or _tells_more(body, result):
+            return None
+        packed = RESULT.pack(
+            result["index"], 0, result["base_offset"], result["log_append_time"], result["log_start_offset"]
+        )
         named = _named(topic, version)
         throttle = body["throttle_time"]
     except KeyError:  # it has a default
         return None
-    if result["error_code"] or named is None or _tells_more(body, result):
-        return None
-    return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(*numbers), NO_ERRORS, THROTTLE.pack(throttle))
+    return None if named is None else b"\x02%b\x02%b%b%b\x00" % (named, packed, NO_ERRORS, THROTTLE.pack(throttle))
 
 
 def _tells_more(body: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
@@ -162,11 +166,44 @@ def _named(topic: Mapping[str, Any], version: int) -> bytes | None:
     return bytes((len(name) + 1,)) + name if len(name) < LONGEST_NAME else None
 
 
-READ_BY_HAND: Mapping[int, Callable[[bytes, int, int, int], dict[str, Any] | None]] = {
+def read_end(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
+    """The body of an EndTxn, as it was before it became flexible."""
+    if version >= ENDING_IS_FLEXIBLE_SINCE:
+        return None
+    try:
+        (size,) = SHORT.unpack_from(data, start)
+        position = start + SHORT.size + size
+        if size < 0 or position + ENDING_PRODUCER.size != end:
+            return None
+        producer_id, epoch, committed = ENDING_PRODUCER.unpack_from(data, position)
+        transactional_id = data[start + SHORT.size : position].decode()
+    except (ValueError, struct.error):
+        return None
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "committed": committed,
+    }
+
+
+def end_answer(version: int, body: Mapping[str, Any]) -> bytes | None:
+    """The answer to it."""
+    if version >= ENDING_IS_FLEXIBLE_SINCE or "throttle_time" not in body or "error_code" not in body:
+        return None
+    return ENDED.pack(body["throttle_time"], body["error_code"])
+
+
+ReadByHand = Callable[[bytes, int, int, int], dict[str, Any] | None]  # from start to end, in a version
+WriteByHand = Callable[[int, Mapping[str, Any]], bytes | None]
+
+READ_BY_HAND: Mapping[int, ReadByHand] = {
     Api.PRODUCE: read_single_produce,
     Api.ADD_PARTITIONS_TO_TXN: read_added_partitions,
+    Api.END_TXN: read_end,
 }
-WRITTEN_BY_HAND: Mapping[int, Callable[[int, Mapping[str, Any]], bytes | None]] = {
+WRITTEN_BY_HAND: Mapping[int, WriteByHand] = {
     Api.PRODUCE: single_produce_answer,
     Api.ADD_PARTITIONS_TO_TXN: added_partitions_answer,
+    Api.END_TXN: end_answer,
 }

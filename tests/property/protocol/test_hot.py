@@ -14,7 +14,9 @@ from runnel.protocol.hot import (
     FLEXIBLE_SINCE,
     IDS_SINCE,
     added_partitions_answer,
+    end_answer,
     read_added_partitions,
+    read_end,
     read_single_produce,
     single_produce_answer,
 )
@@ -203,3 +205,57 @@ def test_the_answer_to_them_is_written_as_the_general_writer_writes_it(version: 
     topics = answer["results_by_topic_v3_and_below"]
     if version < 3 and len(topics) == 1 and len(topics[0]["results_by_partition"]) <= 100:
         assert by_hand is not None
+
+
+# --- its end
+
+END = Api.END_TXN
+ending_versions = st.integers(0, SERVED[END].most)
+ends = st.fixed_dictionaries(
+    {
+        "transactional_id": names,
+        "producer_id": offsets,
+        "producer_epoch": st.integers(-(2**15), 2**15 - 1),
+        "committed": st.booleans(),
+    }
+)
+
+
+@given(ending_versions, ends, st.binary(max_size=5), st.binary(max_size=5))
+def test_an_end_is_read_as_the_general_reader_reads_it(
+    version: int, request: dict[str, Any], before: bytes, after: bytes
+) -> None:
+    body = body_of(version, request, END)
+    data, start, end = before + body + after, len(before), len(before) + len(body)
+    by_hand = read_end(data, start, end, version)
+    assert by_hand is None or by_hand == general(data, start, end, version, END)
+    assert (by_hand is None) == (version >= 3)
+
+
+@given(ending_versions, ends, st.data())
+def test_changed_bytes_of_an_end_are_read_so_too(version: int, request: dict[str, Any], data: st.DataObject) -> None:
+    body = bytearray(body_of(version, request, END))
+    for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
+        body[position] = data.draw(st.integers(0, 255))
+    changed = bytes(body[: data.draw(st.integers(0, len(body)))]) if data.draw(st.booleans()) else bytes(body)
+    by_hand = read_end(changed, 0, len(changed), version)
+    assert by_hand is None or by_hand == general(changed, 0, len(changed), version, END)
+
+
+end_answers = st.fixed_dictionaries(
+    {
+        "throttle_time": numbers,
+        "error_code": st.integers(-1, 100),
+        "producer_id": offsets,
+        "producer_epoch": st.integers(-(2**15), 2**15 - 1),
+    }
+)
+
+
+@given(ending_versions, end_answers)
+def test_the_answer_to_an_end_is_written_as_the_general_writer_writes_it(version: int, answer: dict[str, Any]) -> None:
+    known = schema(END, version)
+    encoder = Encoder(known.response, flexible=known.flexible_answer, flexible_header=known.flexible_answer_header)
+    by_hand = end_answer(version, answer)
+    assert by_hand is None or by_hand == b"".join(bytes(part) for part in encoder(answer))
+    assert (by_hand is None) == (version >= 3)

@@ -71,12 +71,9 @@ class Production(Later):
         self._written = 0
 
     def start(self) -> Answer:
-        acks = self._request.body["acks"]
-        if acks not in (-1, 0, 1):
-            mistake: ErrorCode | None = ErrorCode.INVALID_REQUIRED_ACKS
-        else:
-            mistake = None
-        for topic in self._request.body["topic_data"]:
+        body = self._request.body
+        mistake = None if body["acks"] in (-1, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
+        for topic in body["topic_data"]:
             self._take_topic(topic, mistake)
         for producer, batches in self._joining.items():
             self._ask(producer, batches)
