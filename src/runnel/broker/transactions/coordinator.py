@@ -152,8 +152,12 @@ class Transactions:
         """Whether it is known at once that `verify` would have nothing against it: the partition was added, and that
         is durable."""
         joined = self._joined.get(name)
-        if joined is None or joined > self._durable.durable_offset:
+        if joined is None:
             return False
+        if joined:
+            if joined > self._durable.durable_offset:
+                return False
+            self._joined[name] = 0  # and so it stays
         try:
             known = self._durable.peek(lambda state: state.by_id.get(name))
         except RunnelError:  # whoever asks by `verify` hears of it
@@ -161,7 +165,8 @@ class Transactions:
         return (
             known is not None
             and known.status is Status.ONGOING
-            and (known.producer_id, known.epoch) == producer
+            and known.epoch == producer.epoch
+            and known.producer_id == producer.producer_id
             and partition in known.partitions
         )
 

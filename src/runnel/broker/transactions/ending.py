@@ -21,7 +21,6 @@ from runnel.errors import Closed, StaleProducerEpoch
 
 if TYPE_CHECKING:
     from runnel.broker.node import Node
-    from runnel.log import Append
 
 OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 SECONDS_TO_RETRY = 1.0  # after a disk failure
@@ -99,7 +98,7 @@ class Ending:
         except Closed as closed:
             note(Outcome(place, topic, closed))
         else:
-            append.when_done(partial(_note_append, note, place, topic))
+            append.when_done(lambda done: note(Outcome(place, topic, done.error)))
 
     def _note(self, outcomes: list[Outcome], outcome: Outcome) -> None:
         """In whichever thread answers: one call to the event loop for all of them."""
@@ -138,10 +137,6 @@ class Ending:
             tell(error)
         except Exception:  # others wait to hear of it, too
             logger.exception("what was to follow the end of transaction %r failed", self.name)
-
-
-def _note_append(note: Callable[[Outcome], None], place: TopicPartition, topic: Topic, append: Append) -> None:
-    note(Outcome(place, topic, append.error))
 
 
 def _error_of(done: Future[None]) -> BaseException | None:

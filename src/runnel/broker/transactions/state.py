@@ -24,12 +24,16 @@ class Status(IntEnum):
 
     @property
     def is_ending(self) -> bool:
-        return self in (Status.PREPARE_COMMIT, Status.PREPARE_ABORT)
+        return self in ENDING
 
     @property
     def kafka_name(self) -> str:
         """As tools show it and ask for it: PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+ENDING = (Status.PREPARE_COMMIT, Status.PREPARE_ABORT)
+COMMITTED = (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
 
 
 class TopicPartition(NamedTuple):
@@ -65,7 +69,7 @@ class Transaction(NamedTuple):
 
     @property
     def committed(self) -> bool:
-        return self.status in (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
+        return self.status in COMMITTED
 
     @property
     def producer(self) -> ProducerEpoch:
