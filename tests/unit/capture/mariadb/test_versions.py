@@ -1,4 +1,4 @@
-"""Servers that cannot be captured because of what they are."""
+"""Servers that are too old to be captured."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -23,9 +23,3 @@ def test_a_mariadb_that_does_not_tell_the_names_of_columns_is_refused(version):
     assert str(raised.value) == (
         f"database mariadb://me@db/shop refused: it is MariaDB {version} (10.5 or newer tells the names of columns)"
     )
-
-
-@pytest.mark.parametrize("version", ["8.0.36", "5.7.44-log", "9.1.0-commercial"])
-def test_a_server_of_mysql_is_refused_with_its_version(version):
-    with pytest.raises(DatabaseRefused, match=rf"MariaDB.* {version}"):
-        readiness_of(version).check_server()
