@@ -4,6 +4,7 @@ import pytest
 
 from runnel import App, Debezium, Raw
 from runnel.app import capturing
+from runnel.capture import at_work
 from runnel.capture.forms import STRING
 from runnel.capture.tables import Column, Table, TableId
 from runnel.graph import InvalidDeclaration
@@ -17,7 +18,7 @@ def table_of(*columns):
 @pytest.fixture
 def source(monkeypatch):
     source = OneTable(table_of("id", "name", "city"))
-    monkeypatch.setattr(capturing, "open_source", lambda *_: source)
+    monkeypatch.setattr(at_work, "open_source", lambda *_, **_options: source)
     return source
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from runnel import App, Debezium, Raw
 from runnel.app import capturing
+from runnel.capture import at_work
 from runnel.capture.forms import MICRO_TIMESTAMP, STRING, TIMESTAMP, ZONED_TIMESTAMP
 from runnel.capture.tables import Column, Table, TableId
 from runnel.graph import InvalidDeclaration
@@ -22,7 +23,7 @@ def visits(**forms):
 
 
 def opened(monkeypatch, url, schema, source, **chosen):
-    monkeypatch.setattr(capturing, "open_source", lambda *_: source)
+    monkeypatch.setattr(at_work, "open_source", lambda *_, **_options: source)
     capture = App("shop").capture("shop", url, **chosen)
     capture.stream("visits", schema=schema)
     return capturing.opened(capture)
