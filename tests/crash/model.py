@@ -406,9 +406,11 @@ class World:
         self.story.append(f"the power goes out in the deletion of {name}")
         self._replace_disk(self._after_a_crash())
         self._open(unclean=True)
-        if TopicPartition(name, 0) in self.log.partitions():
+        is_there = TopicPartition(name, 0) in self.log.partitions()
+        if is_there:
             self.models[name] = old
-            self._check_survivors()
+        self._check_survivors()
+        if is_there:
             del self.models[name]
             self.log.delete(name)
 
