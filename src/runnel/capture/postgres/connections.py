@@ -99,8 +99,9 @@ class Address:
         try:
             self._parts = conninfo_to_dict(url)
         except psycopg.Error:  # it tells of parts of the address, which may be the password
-            hint = "expected postgresql://USER@HOST:PORT/DATABASE; in a password, write %40 for @ and %2F for /"
-            raise DatabaseRefused("(an address that cannot be read)", "it is no address", hint=hint) from None
+            raise _unreadable() from None
+        if _is_misread(url):
+            raise _unreadable()
         self.application = f"runnel capture {name}"  # as the server knows our connections
         user, host, port = (self._parts.get(part) for part in ("user", "host", "port"))
         place = f"{f'{user}@' if user else ''}{host or 'localhost'}{f':{port}' if port else ''}"
@@ -174,6 +175,16 @@ class Address:
             if phrase in reason:
                 return DatabaseRefused(self.shown, reason, hint=hint)
         return DatabaseUnreachable(self.shown, reason)
+
+
+def _is_misread(url: str) -> bool:
+    """A password with a slash in it would be taken for a port and the database's name, which are shown."""
+    return "@" in url.partition("://")[2].partition("/")[2].partition("?")[0]
+
+
+def _unreadable() -> DatabaseRefused:
+    hint = "expected postgresql://USER@HOST:PORT/DATABASE; in a password, write %40 for @ and %2F for /"
+    return DatabaseRefused("(an address that cannot be read)", "it is no address", hint=hint)
 
 
 def identifier(*names: str) -> str:

@@ -22,7 +22,13 @@ def test_an_address_is_shown_without_its_password(url, shown):
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://me:s3cret@host:port with space/%zz", "host=a s3cret", "postgresql://[s3cret"]
+    "url",
+    [
+        "postgresql://me:s3cret@host:port with space/%zz",
+        "host=a s3cret",
+        "postgresql://[s3cret",
+        "postgresql://me:12/s3cret@host/shop",
+    ],
 )
 def test_an_address_that_is_none_is_told_without_its_password(url):
     with pytest.raises(DatabaseRefused, match="it is no address") as raised:
