@@ -26,25 +26,31 @@ class Moved:
 
     def __init__(self, source: Source) -> None:
         self._row_now: RowNow | None = getattr(source, "row_now", None)
+        self._read: set[str] = set()  # also when they are through: a row may have moved on before it was asked for
         self._id: str | None = None  # of the transaction that is being told, if its beginning was seen here
 
     def completed(self, events: Sequence[Event], state: State) -> Sequence[Event]:
         """Of a transaction that was begun before a table was to be read, its chunks see the whole."""
-        read = {name for name, told in state.tables.items() if told.by_chunks and told.is_left}
-        if self._row_now is None or not read:
+        if self._row_now is None:
+            return events
+        self._read |= {name for name, told in state.tables.items() if told.by_chunks and told.is_left}
+        if not self._read:
             self._id = None
             return events
-        return [self._completed(event, read, self._row_now) for event in events]
+        return [self._completed(event, self._row_now) for event in events]
 
-    def _completed(self, event: Event, read: set[str], row_now: RowNow) -> Event:
+    def _completed(self, event: Event, row_now: RowNow) -> Event:
         if isinstance(event, Began):
             self._id = event.id
         elif isinstance(event, Ended):
             self._id = None
-        elif isinstance(event, Change) and self._id is not None and _has_moved(event) and str(event.table.id) in read:
+        elif isinstance(event, Change) and self._id is not None and _has_moved(event) and self._is_read(event):
             assert event.after is not None
             return _filled(event, event.after, row_now(event.table, event.table.key_of(event.after), self._id) or {})
         return event
+
+    def _is_read(self, change: Change) -> bool:
+        return str(change.table.id) in self._read
 
 
 def _has_moved(change: Change) -> bool:

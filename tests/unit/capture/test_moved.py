@@ -78,5 +78,13 @@ def test_nor_of_a_transaction_that_was_begun_before_its_table_was_to_be_read():
     assert not source.asked
 
 
+def test_a_row_is_asked_for_also_when_its_table_has_just_come_through():
+    """It may have moved twice before the first time was told: nobody had its value then."""
+    moved = Moved(Rows({(2,): {"email": "large"}}))
+    moved.completed([BEGAN, Ended("7", {}, 0)], READING)
+    complete = State("x", AT, 0, {NAME: TableState("complete", by_chunks=True)})
+    assert moved.completed([BEGAN, MOVED], complete) == [BEGAN, MOVED._replace(after=(2, "b", "large"))]
+
+
 def test_a_source_whose_log_tells_all_is_not_asked():
     assert Moved(NoSource()).completed([BEGAN, MOVED], READING) == [BEGAN, MOVED]

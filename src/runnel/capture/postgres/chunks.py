@@ -27,7 +27,6 @@ from runnel.capture.postgres.snapshot import (
     FEWEST,
     Readable,
     by_name,
-    is_same,
     next_count,
     query_of,
     query_of_row,
@@ -69,12 +68,21 @@ class Seen(NamedTuple):
 
 
 class Chunks:
-    """`describe` gives a table as it is now; it raises if the table is gone."""
+    """`describe` gives a table as it is now, with what is published of it, `whole` with all that it has; they raise if
+    the table is gone.
+    """
 
-    def __init__(self, address: Address, name: str, describe: Callable[[TableId], Readable]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        name: str,
+        describe: Callable[[TableId], Readable],
+        whole: Callable[[TableId], Readable],
+    ) -> None:
         self._address = address
         self._prefix = mark_prefix(name)
         self._describe = describe
+        self._whole = whole
         self._connection: Connection | None = None
         self._counts: dict[TableId, int] = {}
         self._newest: int | None = None  # all transactions up to it must be over
@@ -127,11 +135,11 @@ class Chunks:
             time.sleep(LOOK_SECONDS)
 
     def _row(self, connection: Connection, table: Table, key: Row) -> Mapping[str, Any] | None:
-        readable = self._locked(connection, table.id)
+        readable = self._locked(connection, table.id, self._whole)
         if readable is None:
             raise TableMoved(self._address.shown, f"{table.id} is locked")
-        if not is_same(readable.table, table):
-            return None
+        if readable.table.number != table.number or key_columns(readable.table) != key_columns(table):
+            return None  # it is read from its beginning
         found = connection.execute(query_of_row(readable, key).encode()).fetchone()
         return None if found is None else by_name(readable.table, found, table)
 
@@ -158,7 +166,7 @@ class Chunks:
     ) -> Chunk | None:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
-            readable = self._locked(connection, table.id)
+            readable = self._locked(connection, table.id, self._describe)
             if readable is None or readable.table.number != table.number:  # the changes will say that it is another one
                 return None
             if after is not None and key_columns(readable.table) != key_columns(table):
@@ -168,17 +176,19 @@ class Chunks:
             if not connection.closed:
                 connection.execute("ROLLBACK")
 
-    def _locked(self, connection: Connection, table: TableId) -> Readable | None:
+    def _locked(
+        self, connection: Connection, table: TableId, describe: Callable[[TableId], Readable]
+    ) -> Readable | None:
         """As it is, and as it stays until the transaction ends."""
         try:
             connection.execute(f"LOCK TABLE {identifier(*table)} IN ACCESS SHARE MODE NOWAIT".encode())
         except psycopg.errors.LockNotAvailable:
             return None
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            self._describe(table)  # raises
+            describe(table)  # raises
             return None
         try:
-            return self._describe(table)
+            return describe(table)
         except TableMoved:  # who alters it waits for our lock
             return None
 

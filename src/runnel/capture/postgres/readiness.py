@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import psycopg
 
@@ -76,6 +76,9 @@ LOST: Final = {
     "wal_removed": WAL_REMOVED,
     "idle_timeout": 'the server gave up slot "{slot}", which nobody read for its idle_replication_slot_timeout',
 }
+
+# The columns of each table, and the condition for its rows.
+Published: TypeAlias = dict[TableId, tuple[frozenset[str], str | None]]
 
 
 class Slot(NamedTuple):
@@ -186,7 +189,7 @@ class Readiness:
             with durable("capture.postgres.alter"):
                 self._publish(f"ALTER PUBLICATION {name} DROP TABLE {dropped}")
 
-    def published(self) -> dict[TableId, tuple[frozenset[str], str | None]]:
+    def published(self) -> Published:
         """The tables of the publication, with the columns and the filter of their rows. TableMoved while somebody
         alters or drops one, where the server looks at them: he may wait for us, who must not wait for him.
         """

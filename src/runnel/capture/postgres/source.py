@@ -31,7 +31,7 @@ from runnel.capture.postgres.forms import Modes, Times
 from runnel.capture.postgres.identities import Identities, table_of
 from runnel.capture.postgres.in_progress import InProgress
 from runnel.capture.postgres.pgoutput import Relation
-from runnel.capture.postgres.readiness import Readiness
+from runnel.capture.postgres.readiness import Published, Readiness
 from runnel.capture.postgres.replication import Replication, lsn_number, lsn_text
 from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges
@@ -86,7 +86,7 @@ class PostgresSource:
         # Chunks are of now and the log is of then: what one knows of a table must not change what the other does.
         self._definitions_now = Definitions(modes, self._address.connect, said)
         self._listing: dict[TableId, ListedTable] = {}
-        self._chunks = Chunks(self._address, name, self._readable)
+        self._chunks = Chunks(self._address, name, self._readable, self._whole)
         self._marks = mark_prefix(name)
         self._is_in_progress = in_progress is not False
         self._directory = None if isinstance(in_progress, bool) else Path(in_progress)
@@ -198,6 +198,8 @@ class PostgresSource:
         return self._chunks.read(table, after, limit, tag, where)
 
     def row_now(self, table: Table, key: Row, transaction: str) -> Mapping[str, Any] | None:
+        if self._replication is not None:  # many rows may be asked for between two readings
+            self._replication.report_if_due()
         return self._chunks.row(table, key, transaction)
 
     def confirm(self, position: Position) -> None:
@@ -358,7 +360,14 @@ class PostgresSource:
         return [table for table in chosen.values() if not _has_ancestor(table.oid, parents, chosen)]
 
     def _readable(self, table: TableId) -> Readable:
-        """A table as it is now."""
+        """A table as it is now, with what is published of it."""
+        return self._found(table, self._readiness(self._definitions_now.connection).published)
+
+    def _whole(self, table: TableId) -> Readable:
+        """With all that it has. To ask what is published may wait for whoever alters another one."""
+        return self._found(table, dict)
+
+    def _found(self, table: TableId, published: Callable[[], Published]) -> Readable:
         connection = self._definitions_now.connection
         listed = self._listing.get(table)
         found = None if listed is None else catalog.table(connection, listed.oid)
@@ -368,7 +377,7 @@ class PostgresSource:
             found = None if listed is None else catalog.table(connection, listed.oid)
         if listed is None or found is None:
             raise TableMissing(str(table), self._address.shown, [str(each) for each in self._listing])
-        columns, row_filter = self._readiness(connection).published().get(table, (None, None))
+        columns, row_filter = published().get(table, (None, None))
         return Readable(self._definitions_now.of_catalog(found, columns or None), found, row_filter, listed.rows)
 
     def _described(self, connection: Connection, tables: Sequence[ListedTable]) -> list[Readable]:

@@ -91,6 +91,12 @@ class OpenFile:
         except OSError:
             return False
 
+    def is_empty(self) -> bool:
+        try:
+            return os.stat(self._absolute).st_size == 0
+        except OSError:
+            return False
+
     def stamp(self) -> tuple[int, int] | None:
         """Its time and size, which change with every commit; None where they do not, or are not known."""
         if os.path.exists(f"{self._real}-wal"):

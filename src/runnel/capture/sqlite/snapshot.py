@@ -17,17 +17,19 @@ from runnel.capture.events import Position
 from runnel.capture.forms import Binary
 from runnel.capture.sqlite.changes import last_line, own_fields, position_at, taken
 from runnel.capture.sqlite.connecting import connect, told
+from runnel.capture.sqlite.errors import TableAltered
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names, quoted_name
-from runnel.capture.sqlite.shapes import Shape
+from runnel.capture.sqlite.shapes import Shape, shape_of
 from runnel.capture.tables import Row, Table
 
 ROWS_AT_ONCE = 2_000
 
 
 class SqliteSnapshot:
-    def __init__(self, connection: sqlite3.Connection, keeping: Keeping, names: Names, mode: Binary) -> None:
-        """The connection is inside of a read transaction."""
+    def __init__(self, path: str, connection: sqlite3.Connection, keeping: Keeping, names: Names, mode: Binary) -> None:
+        """The connection is inside of a read transaction; `path` is for people."""
+        self._path = path
         self._connection = connection
         line, days = last_line(connection, names)
         kept = keeping.kept()
@@ -45,6 +47,9 @@ class SqliteSnapshot:
         return estimate_of(self._connection, self._shapes[table.id.name])
 
     def rows(self, table: Table, after: Row | None = None) -> Iterator[Sequence[Row]]:
+        name = table.id.name
+        if self._shapes[name] != shape_of(self._connection, name):  # a name that is no column's is read as text
+            raise TableAltered(self._path, name)
         return _pieces(selected(self._connection, table, after), table)
 
 
@@ -116,21 +121,21 @@ def snapshot_of(path: str, names: Names, mode: Binary) -> Iterator[SqliteSnapsho
     with told(path), closing(connect(path)) as connection:
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         if journal == "wal":
-            with _reading(connection, names, mode) as snapshot:
+            with _reading(path, connection, names, mode) as snapshot:
                 yield snapshot
             return
         with tempfile.TemporaryDirectory(prefix="runnel-snapshot-") as directory:
             copy = os.path.join(directory, "copy.sqlite")
             with closing(sqlite3.connect(copy)) as target:
                 connection.backup(target)
-            with closing(connect(copy)) as copied, _reading(copied, names, mode) as snapshot:
+            with closing(connect(copy)) as copied, _reading(path, copied, names, mode) as snapshot:
                 yield snapshot
 
 
 @contextmanager
-def _reading(connection: sqlite3.Connection, names: Names, mode: Binary) -> Iterator[SqliteSnapshot]:
+def _reading(path: str, connection: sqlite3.Connection, names: Names, mode: Binary) -> Iterator[SqliteSnapshot]:
     connection.execute("BEGIN")
     try:
-        yield SqliteSnapshot(connection, Keeping(connection, names, lambda _: True), names, mode)
+        yield SqliteSnapshot(path, connection, Keeping(connection, names, lambda _: True), names, mode)
     finally:
         connection.execute("ROLLBACK")

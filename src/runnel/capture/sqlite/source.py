@@ -175,14 +175,16 @@ class SqliteSource:
         """A file that has come in place of another may be on its way, as by `cp`: what is there of it looks broken."""
         try:
             yield
-        except (NotADatabase, DatabaseUnusable) as error:
-            if self._is_another and self._file.is_being_written():
+        except (NotADatabase, DatabaseUnusable, OtherDatabase) as error:
+            is_begun = isinstance(error, OtherDatabase) and not self._file.is_empty()
+            if self._is_another and not is_begun and self._file.is_being_written():
                 raise FileReplaced(self._path) from error
             raise
 
     def _open_again(self) -> None:
         """If another file has our path by now, it is the one to be asked."""
         if not self._file.is_there():
+            self._is_another = False  # what is refused here does not pass
             self._file.leave()
             self._connection.close()  # before the other is opened: two in one process would share their locks
             self._is_another = True

@@ -292,6 +292,7 @@ def test_a_large_value_of_a_row_that_comes_to_where_reading_is_past_is_in_the_to
 def test_a_row_is_asked_for_when_its_transaction_is_seen(database: Database, monkeypatch):
     monkeypatch.setattr(chunks, "HIDDEN_SECONDS", 0.2)
     database.run("CREATE TABLE t(id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    database.run("CREATE TABLE other(id int PRIMARY KEY)")
     source = database.source()
     changes = source.changes(source.prepare())
     table, events = source.table(database.table("t")), []
@@ -307,8 +308,14 @@ def test_a_row_is_asked_for_when_its_transaction_is_seen(database: Database, mon
         other.execute("ALTER TABLE t ADD COLUMN w int")
         with pytest.raises(TableMoved, match="is locked"):
             source.row_now(table, ("2",), id)
+    with closing(database.connect()) as somebody:
+        somebody.execute("BEGIN")
+        somebody.execute("LOCK TABLE other")
+        assert source.row_now(table, ("2",), id) == {"id": "2", "v": "a"}  # whatever becomes of others
     database.run("ALTER TABLE t ALTER v TYPE varchar(9)")
     assert source.row_now(table, ("2",), id) == {"id": "2"}  # the other one has another form now
+    database.run("ALTER TABLE t ALTER id TYPE uuid USING gen_random_uuid()")
+    assert source.row_now(table, ("2",), id) is None  # the key says nothing any more
     database.run("DROP TABLE t")
     assert source.row_now(table, ("2",), id) is None
 

@@ -18,7 +18,7 @@ from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, told, wait_for
 from tests.contract.capture.lives import capture_of, running
 from tests.contract.capture.postgres.lives import Life, end_of_log, has_come_to, lived_here
-from tests.contract.capture.postgres.test_chunks import folded, unseen
+from tests.contract.capture.postgres.test_chunks import unseen
 from tests.contract.capture.topics import committed
 
 pytestmark = pytest.mark.servers
@@ -61,6 +61,28 @@ AFTERWARDS = (
     "UPDATE t SET v = 'changed' WHERE id = 40",
     "DELETE FROM t WHERE id = 20",
 )
+
+
+def folded(records):
+    """The rows that the last words of their keys tell. A value that was not told is the one from before, also where the
+    row had another key.
+    """
+    rows, moved = {}, {}
+    for each in records:
+        if each.value is None:
+            rows.pop(each.key, None)
+        elif each.op == "t":
+            rows.clear()
+        elif each.op == "d":
+            gone = rows.pop(each.key, None)
+            moved[each.headers.get("__debezium.newkey")] = gone
+        else:
+            old = rows.get(each.key) or moved.pop(each.key, None) or {}
+            rows[each.key] = {
+                name: old.get(name, value) if value == "__debezium_unavailable_value" else value
+                for name, value in each.value["after"].items()
+            }
+    return rows.values()
 
 
 @pytest.fixture(autouse=True)
