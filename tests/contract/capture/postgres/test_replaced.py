@@ -362,7 +362,7 @@ def test_a_state_from_before_tables_had_numbers_is_taken_as_it_is(broker, databa
     database.run(*MADE)
     with monkeypatch.context() as patch:
         patch.setattr(captures, "remembered", lambda state, *_, **__: state)
-        patch.setattr(captures, "TableState", lambda number=None: captures.State().table("none"))
+        patch.setattr(captures, "TableState", lambda **_: captures.State().table("none"))
         with running(capture(broker, database)) as at_work:
             wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
         assert {each.number for each in at_work.state.tables.values()} == {None}
