@@ -18,7 +18,7 @@ from tests.contract.capture.captured_postgres import LOGICAL, Database, events_o
 from tests.contract.capture.lives import running
 from tests.contract.capture.postgres.histories import TABLES, Writer, columns_of, numbers_of_columns, rows_of
 from tests.contract.capture.postgres.lives import Life, in_small_pieces, lived_here
-from tests.contract.capture.postgres.rebuilding import shown
+from tests.contract.capture.postgres.rebuilding import rebuilt_tables, shown
 from tests.contract.capture.postgres.standby import promote, standby_of, synchronize
 
 # Of the suite; here they meet the servers of this file.
@@ -31,7 +31,7 @@ from tests.contract.capture.postgres.test_changes import (  # noqa: F401
     test_messages_of_applications_are_told,
     test_partitions_are_told_as_their_table,
 )
-from tests.contract.capture.postgres.test_convergence_in_topics import LITTLE_MEMORY, rebuilt_tables, rows_told
+from tests.contract.capture.postgres.test_convergence_in_topics import LITTLE_MEMORY, WHOLE, rows_told
 from tests.contract.capture.postgres.test_in_progress import (  # noqa: F401
     pieces,
     test_a_large_transaction_with_savepoints_rolled_back_is_told_as_without_pieces,
@@ -74,7 +74,7 @@ def test_a_capture_that_is_cut_off_while_transactions_come_in_pieces_converges(d
         for _ in range(15):
             writer.transact()
         lived_here(life, die_at)
-    told = rebuilt_tables(life)
+    told = rebuilt_tables(life, TABLES, WHOLE)
     with database.connect() as connection:
         for table in TABLES:
             columns = columns_of(connection, table)
