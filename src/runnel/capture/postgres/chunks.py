@@ -27,6 +27,7 @@ from runnel.capture.postgres.snapshot import (
     FEWEST,
     Readable,
     by_name,
+    is_same,
     next_count,
     query_of,
     query_of_row,
@@ -138,7 +139,7 @@ class Chunks:
         readable = self._locked(connection, table.id, self._whole)
         if readable is None:
             raise TableMoved(self._address.shown, f"{table.id} is locked")
-        if readable.table.number != table.number or key_columns(readable.table) != key_columns(table):
+        if not is_same(readable.table, table):
             return None  # it is read from its beginning
         found = connection.execute(query_of_row(readable, key).encode()).fetchone()
         return None if found is None else by_name(readable.table, found, table)

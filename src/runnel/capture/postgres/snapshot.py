@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 
 from runnel.capture.events import Position
+from runnel.capture.incremental import key_columns
 from runnel.capture.postgres.catalog import CatalogTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal, texts
 from runnel.capture.postgres.errors import SnapshotOutdated
@@ -174,7 +175,7 @@ def query_of_row(readable: Readable, key: Row) -> str:
 
 def is_same(table: Table, other: Table) -> bool:
     """Whether a key of one is that of a row of the other."""
-    return table.number == other.number and _named_key(table) == _named_key(other)
+    return table.number == other.number and key_columns(table) == key_columns(other)
 
 
 def by_name(table: Table, row: Row, other: Table) -> Mapping[str, Any]:

@@ -176,8 +176,8 @@ class SqliteSource:
         try:
             yield
         except (NotADatabase, DatabaseUnusable, OtherDatabase) as error:
-            is_begun = isinstance(error, OtherDatabase) and not self._file.is_empty()
-            if self._is_another and not is_begun and self._file.is_being_written():
+            is_whole = isinstance(error, OtherDatabase) and not self._file.is_empty()
+            if self._is_another and not is_whole and self._file.is_being_written():
                 raise FileReplaced(self._path) from error
             raise
 
