@@ -44,6 +44,7 @@ ORDERED = {
 SUBQUERIES = {"ScalarSubquery", "ListQuery", "Exists", "LateralSubquery"}  # their plans are looked at by themselves
 # Spark gives a batch its own time, but not by these names.
 CLOCKS = {"Now": "call F.current_timestamp()", "CurrentTime": 'take it of F.current_timestamp(), as .cast("time")'}
+SUSPECTS = CLOCKS.keys() | ORDERED.keys()
 COLLECTED = {"CollectList", "CollectSet"}
 SORTING = {"SortArray", "ArraySort", "Size", "ArraySize", "ArrayMax", "ArrayMin", "ArrayContains"}
 EACH_BY_ITSELF = {"AggregateExpression", "ArrayDistinct", "ArrayTransform", "ArrayFilter", "ArrayCompact", "Cast"}
@@ -74,6 +75,8 @@ def _unsteady(node: Node, *, is_remembered: bool) -> Iterator[Unsteady]:
     is_remembered = is_remembered or _remembers(node)
     if is_remembered:
         for expression in node.expressions:
+            if expression.is_deterministic and not expression.kinds & SUSPECTS:
+                continue
             yield from _chance(expression)
             yield from _clock(expression)
             yield from _order(expression, is_settled=False)

@@ -1,12 +1,17 @@
 """The plan that Spark made of a body, read through its Java objects: nodes, and the expressions of each.
 
-Spark analysed it, so that every function is known by its class, however it was written.
+Spark analysed it, so that every function is known by its class, however it was written. A plan never changes, and each
+question is a way to Java and back: what was asked once is remembered.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
@@ -15,56 +20,70 @@ from runnel.pipeline.source.spec import BEAT
 WATERMARK = "EventTimeWatermark"
 RELATION = "StreamingRelationV2"
 
+_plans: WeakKeyDictionary[DataFrame, Node] = WeakKeyDictionary()  # several look at the plan of one frame
 
-class Expression(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class Expression:
     """One of Spark's, such as a call of a function."""
 
     java: Any
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return str(self.java.getClass().getSimpleName())
 
-    @property
+    @cached_property
     def name(self) -> str:
         """As people write it, such as `rand`."""
         return str(self.java.name()) if self.kind in ("PythonUDF", "ScalaUDF") else str(self.java.prettyName()).lower()
 
-    @property
+    @cached_property
     def is_deterministic(self) -> bool:
         return bool(self.java.deterministic())
 
-    @property
+    @cached_property
     def children(self) -> list[Expression]:
         return [Expression(each) for each in _each(self.java.children())]
+
+    @cached_property
+    def json(self) -> str:
+        """The whole of it, as Spark writes it."""
+        return str(self.java.toJSON())
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Of all that it is made of, itself among them: one question for all."""
+        return frozenset(part["class"].rpartition(".")[2] for part in json.loads(self.json))
 
     def __str__(self) -> str:
         return str(self.java.toString())
 
 
-class Node(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Node:
     """A step of the plan, above those that it takes rows from."""
 
     java: Any
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return str(self.java.getClass().getSimpleName())
 
-    @property
+    @cached_property
     def is_streaming(self) -> bool:
         return bool(self.java.isStreaming())
 
-    @property
+    @cached_property
     def children(self) -> list[Node]:
         """Subqueries among them."""
         return [Node(each) for part in (self.java.children(), self.java.subqueries()) for each in _each(part)]
 
-    @property
+    @cached_property
     def expressions(self) -> list[Expression]:
         return [Expression(each) for each in _each(self.java.expressions())]
 
-    @property
+    @cached_property
     def is_ours(self) -> bool:
         """Part of how an input is read, not of the body: there are the rows that only let the watermark go on."""
         if self.kind == WATERMARK:
@@ -74,7 +93,9 @@ class Node(NamedTuple):
 
 
 def plan_of(frame: DataFrame) -> Node:
-    return Node(frame._jdf.queryExecution().analyzed())
+    if frame not in _plans:
+        _plans[frame] = Node(frame._jdf.queryExecution().analyzed())
+    return _plans[frame]
 
 
 def _each(found: Any) -> Iterator[Any]:

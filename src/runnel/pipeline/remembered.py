@@ -54,12 +54,12 @@ def _told(node: Node, made: dict[int, Tree]) -> Told:
     if node.kind == AGGREGATE:
         keys = [_tree(each.toJSON()) for each in _each(node.java.groupingExpressions())]
         found["keys"] = [_resolved(each, made) for each in keys]
-        functions = [part for each in node.expressions for part in _functions(_tree(each.java.toJSON()))]
+        functions = [part for each in node.expressions for part in _functions(_tree(each.json))]
         found["values"] = _once([_resolved(each, made) for each in functions])
     elif node.kind == DISTINCT:
         found["keys"] = str(node.java.schema().simpleString())
     elif node.kind != LIMIT:  # which remembers how many there were: the number itself may be another
-        expressions = [_resolved(_tree(each.java.toJSON()), made) for each in node.expressions]
+        expressions = [_resolved(_tree(each.json), made) for each in node.expressions]
         found["of"] = sorted(expressions, key=json.dumps) if node.kind in DEDUPLICATE else expressions
         if node.kind == JOIN:
             found["how"] = str(node.java.joinType().toString())
@@ -91,7 +91,7 @@ def _made(plan: Node) -> dict[int, Tree]:
     found: dict[int, Tree] = {}
     for node in _streaming(plan):
         for expression in node.expressions:
-            for part in _parts(_tree(expression.java.toJSON())):
+            for part in _parts(_tree(expression.json)):
                 if part["class"] == "Alias":
                     found[part["exprId"]["id"]] = part["children"][0]
     return found

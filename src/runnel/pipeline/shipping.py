@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import sys
 import zipfile
 from collections.abc import Collection
@@ -34,7 +35,10 @@ def ship(spark: SparkSession, modules: Collection[ModuleType]) -> None:
 def imported_from(directory: Path) -> dict[str, Path]:
     """The files of the modules that were imported with this directory on the search path."""
     found: dict[str, Path] = {}
+    there = {Path(each).stem for each in os.listdir(directory)}
     for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in there:  # asked first: to look for the file of every module takes long
+            continue
         file = getattr(module, "__file__", None)
         if not file or not file.endswith(".py"):
             continue
