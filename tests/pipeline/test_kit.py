@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from runnel.app.trouble import QueryFailed
+from runnel.pipeline.query import Query
 from runnel.pipeline.steps import publish
 from runnel.testing import CRASH, CRASH_AFTER_COMMIT, PAUSE, RESTART, Player, Rejected, at, delete, idle, raw, row
 from runnel.testing import player as playing
 from runnel.testing.planners import python_with_planners
+from runnel.testing.spark import SETTINGS
 from tests.pipeline import kit_app
 from tests.pipeline.kit_app import LINES, app, clicks, customers, visits
 
@@ -26,10 +28,15 @@ PYTHON = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def play(spark):
-    """With the planners that a session for tests has."""
+    """With the planners and the settings that a session for tests has."""
+    kept = {name: spark.conf.get(name) for name in SETTINGS}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spark.sparkContext, "pythonExec", python_with_planners())
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
         yield Player(spark)
+    for name, value in kept.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture
@@ -123,6 +130,17 @@ def test_an_app_that_writes_twice_is_found_out(play, monkeypatch):
     monkeypatch.setattr(publish, "is_done", lambda *_: False)
     played = play(kit_app.failing, row("lines", line="7"), CRASH_AFTER_COMMIT)
     assert played.stream("numbers") == [{"number": 7}, {"number": 7}]
+
+
+def test_a_batch_of_no_rows_is_run_only_where_it_may_tell_something(play, monkeypatch):
+    batches = []
+    run = Query._run_batch
+    monkeypatch.setattr(Query, "_run_batch", lambda query, *given: (batches.append(query.name), run(query, *given))[1])
+    play(kit_app.app, row(clicks, page="tea", customer=1, at="12:00:10"), PAUSE, row(clicks, page="tea", at="12:05:00"))
+    assert batches.count("clicks_per_minute") == 2  # shown while its windows are open
+    batches.clear()
+    play(kit_app.short, row(visits, page="tea", at="12:00:10"), PAUSE, row(visits, page="tea", at="12:05:00"))
+    assert batches.count("closed_minutes") == 4  # told when they are closed
 
 
 def test_idle_time_that_is_too_short_for_a_stream_is_not_noticed(play):

@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import remove_strays
 from runnel.pipeline.determinism import check_determinism
 from runnel.pipeline.done import Done
+from runnel.pipeline.empty_batches import are_silent, spared
 from runnel.pipeline.errors import InvalidBody, Stopped
 from runnel.pipeline.failing.bad_rows import BadRows, Tried
 from runnel.pipeline.fitting import Fitting, declared
@@ -68,6 +70,7 @@ class Query(ABC):
     def __init__(self, spark: SparkSession, place: Place, output: Derived | View, known: Known) -> None:
         """`known` is what the outputs before it offer."""
         self.name = output.name
+        self._spark = spark
         self.place = place
         self.cluster = place.kafka.cluster()
         self.output = output
@@ -248,7 +251,12 @@ class Query(ABC):
             .foreachBatch(self._run)
             .option("checkpointLocation", str(self.checkpoint.path))
         )
-        self._started = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+        with self._spares_empty_batches():
+            self._started = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+
+    def _spares_empty_batches(self) -> AbstractContextManager[None]:
+        is_silent = are_silent(self.output_mode, self.declared["remembers"])
+        return spared(self._spark) if self.place.held and is_silent else nullcontext()
 
     def _body(self, frames: list[DataFrame]) -> DataFrame:
         made: Any = self.output.body(*frames)

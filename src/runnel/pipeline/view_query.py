@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +27,6 @@ from runnel.views.store import Declared, ViewWriter
 class ViewQuery(Query):
     def __init__(self, spark: SparkSession, place: Place, view: View, known: Known) -> None:
         super().__init__(spark, place, view, known)
-        self._spark = spark
         self._view = view
         self._writer: ViewWriter | None = None
         self._windows = OpenWindows.of(to_arrow_schema(self.frame.schema, timezone="UTC"))
@@ -39,7 +40,7 @@ class ViewQuery(Query):
         """Of its rows, for those that read it."""
         return StructType([field for field in self.frame.schema if field.name != CHANGE])
 
-    @property
+    @cached_property
     def output_mode(self) -> str:
         """Spark refuses early results of session windows and outer joins: there a view shows what is closed."""
         return "update" if self._allows("Update") else "append"

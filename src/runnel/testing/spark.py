@@ -9,6 +9,12 @@ from runnel.pipeline.session import Session, spark_session
 from runnel.testing.planners import python_with_planners
 
 PYTHON = "PYSPARK_PYTHON"  # what Spark's processes run
+SETTINGS = {
+    # To write Java for each plan, and to compile it, takes longer than to go through the few rows of a test without.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.pollingDelay": "1ms",  # between two looks of a query that has nothing to do
+}
 
 
 def spark_for_tests(master: str = "local[2]") -> Session:
@@ -18,7 +24,7 @@ def spark_for_tests(master: str = "local[2]") -> Session:
     if chosen is None:
         os.environ[PYTHON] = python_with_planners()
     try:
-        return spark_session("runnel-tests", master=master, partitions=1, short_lived=True)
+        return spark_session("runnel-tests", master=master, partitions=1, settings=SETTINGS, short_lived=True)
     finally:
         if chosen is None:
             del os.environ[PYTHON]
