@@ -13,11 +13,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from runnel.broker.apis import handler_of
-from runnel.broker.request import Body, Handler, Later, LongPoll, Request, Silence
+from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Request, Silence
 from runnel.errors import MalformedRequest
+from runnel.files import Buffer
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
@@ -33,6 +35,7 @@ REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
 PARTS_AT_ONCE = 16  # of answers, to the socket
+COPIED_SIZE = KIB  # of a part
 FETCH_KEY = Api.FETCH.to_bytes(2, "big")
 SMALL_PIECE = 4 * KIB
 GATHERED_SIZE = 64 * KIB
@@ -41,30 +44,18 @@ ALWAYS_READ = 64 * KIB  # a request of this size is read though memory is short:
 logger = logging.getLogger(__name__)
 
 
-class Frame(NamedTuple):
-    data: bytes
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start
-
-    @property
-    def is_fetch(self) -> bool:
-        return self.data[self.start : self.start + 2] == FETCH_KEY
+Frame = tuple[bytes, int, int]  # data with a request in it, and from where to where that goes
 
 
 class Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("correlation_id", "encoder", "long_poll", "parts", "size", "throttle")
+    __slots__ = ("encoder", "long_poll", "parts", "request", "throttle")
 
-    def __init__(self, correlation_id: int, encoder: Encoder, size: int) -> None:
-        self.correlation_id = correlation_id
+    def __init__(self, request: Request, encoder: Encoder) -> None:
+        self.request = request
         self.encoder = encoder
-        self.size = size  # of the request, for the memory that it holds
-        self.parts: list[Any] | None = None  # None: not answered yet
+        self.parts: list[Buffer] | None = None  # None: not answered yet
         self.throttle = 0
         self.long_poll: LongPoll | None = None
 
@@ -165,18 +156,18 @@ class Connection(asyncio.Protocol):
     def _cut_frames(self) -> None:
         first = self._chunks[0]
         data = first if len(self._chunks) == 1 and isinstance(first, bytes) else b"".join(self._chunks)
-        position, size = 0, len(data)
+        position, size, most = 0, len(data), self._server.settings.socket_request_max_bytes
         self._needed = LENGTH.size
         while size - position >= LENGTH.size:
             (length,) = LENGTH.unpack_from(data, position)
-            if not SMALLEST_REQUEST <= length <= self._server.settings.socket_request_max_bytes:
+            if not SMALLEST_REQUEST <= length <= most:
                 self._refuse_length(length)
                 return
             end = position + LENGTH.size + length
             if end > size:
                 self._needed = LENGTH.size + length
                 break
-            self._frames.append(Frame(data, position + LENGTH.size, end))
+            self._frames.append((data, position + LENGTH.size, end))
             position = end
         whole = position
         self._chunks = [data[position:]] if position < size else []
@@ -228,7 +219,7 @@ class Connection(asyncio.Protocol):
         if not self._sending or self._muted is not None or self._stopping or len(self._slots) >= REQUESTS_UNDER_WAY:
             return False
         # A fetch holds what it read until it is sent: only one of them at a time.
-        return not (self._slots and self._frames[0].is_fetch)
+        return not (self._slots and _is_fetch(self._frames[0]))
 
     def _read_or_wait(self) -> None:
         if self._transport is None or self._stopping:
@@ -274,33 +265,32 @@ class Connection(asyncio.Protocol):
         except MalformedRequest as error:
             self.give_up(error.what)
             return
-        size = end - start
-        slot = Slot(correlation_id, response_encoder(key, version), size + LENGTH.size)
+        request = Request(key, version, correlation_id, client_id, body, self, end - start)
+        slot = Slot(request, response_encoder(key, version))
         self._slots.append(slot)
-        request = Request(key, version, correlation_id, client_id, body, self, size)
-        self._call(handler_of(key), request, slot)
+        self._call(handler_of(key), slot)
 
-    def _call(self, handler: Handler, request: Request, slot: Slot) -> None:
+    def _call(self, handler: Handler, slot: Slot) -> None:
         try:
-            answer = handler(self._server.node, request)
+            answer = handler(self._server.node, slot.request)
             if isinstance(answer, Later):
-                answer.then(lambda body: self._came(request, slot, body))
+                answer.then(partial(self._came, slot))
             elif isinstance(answer, Awaitable):
                 slot.long_poll = answer if isinstance(answer, LongPoll) else None
                 future = asyncio.ensure_future(answer, loop=self._server.loop)  # the same, if it is one
-                future.add_done_callback(lambda done: self._answered(request, slot, done))
+                future.add_done_callback(partial(self._answered, slot))
             else:
-                self._fill(request, slot, answer)
+                self._fill(slot, answer)
         except Exception as error:
-            self._fail(request, error)
+            self._fail(slot.request, error)
 
-    def _came(self, request: Request, slot: Slot, body: Body) -> None:
+    def _came(self, slot: Slot, body: Body) -> None:
         if self._transport is None:
             return
         try:
-            self._fill(request, slot, body)
+            self._fill(slot, body)
         except Exception as error:
-            self._fail(request, error)
+            self._fail(slot.request, error)
         else:
             if slot is not self._slots[0]:
                 return
@@ -309,7 +299,8 @@ class Connection(asyncio.Protocol):
             else:  # the next answers may be on their way from the same round: each sending wakes the client
                 self._plan_turn()
 
-    def _answered(self, request: Request, slot: Slot, done: asyncio.Future[Body]) -> None:
+    def _answered(self, slot: Slot, done: asyncio.Future[Body]) -> None:
+        request = slot.request
         if done.cancelled() or self._transport is None:
             if not done.cancelled() and done.exception() is not None:
                 logger.debug("%s failed for a client that is gone: %r", _name(request), done.exception())
@@ -319,19 +310,21 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(request, error)
         else:
-            self._came(request, slot, body)
+            self._came(slot, body)
 
-    def _fill(self, request: Request, slot: Slot, body: Body) -> None:
-        if isinstance(body, Silence):
-            slot.parts, slot.throttle = [], body.throttle
-            self._server.count(request, 0)
-            return
-        encoder = slot.encoder
-        parts = encoder(body)
-        slot.throttle = body.get("throttle_time", 0)
-        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-        parts.insert(0, answer_head(slot.correlation_id, size, flexible=encoder.flexible_header))
-        slot.parts = parts
+    def _fill(self, slot: Slot, body: Body) -> None:
+        request, encoder = slot.request, slot.encoder
+        if isinstance(body, Encoded):
+            data, slot.throttle = body
+            size = len(data)
+            slot.parts = [answer_head(request.correlation_id, size, flexible=encoder.flexible_header), data]
+        elif isinstance(body, Silence):
+            slot.parts, slot.throttle, size = [], body.throttle, 0
+        else:
+            parts = encoder(body)
+            slot.throttle = body.get("throttle_time", 0)
+            size = sum(map(len, parts))
+            slot.parts = [answer_head(request.correlation_id, size, flexible=encoder.flexible_header), *parts]
         self._server.count(request, size)
 
     def _fail(self, request: Request, error: BaseException) -> None:
@@ -344,25 +337,33 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         sent = 0
-        parts: list[Any] = []
+        parts: list[Buffer] = []
         while self._slots and self._slots[0].parts is not None and self._sending and self._muted is None:
             slot = self._slots.popleft()
-            sent += slot.size
+            sent += slot.request.size + LENGTH.size
             parts += slot.parts or ()
             if len(parts) >= PARTS_AT_ONCE:
-                self._transport.writelines(parts)
+                self._write(parts)
                 parts = []
             if slot.throttle and not self._stopping:
                 self._server.counters.throttled += 1
                 self._mute(slot.throttle)
         if parts:
-            self._transport.writelines(parts)
+            self._write(parts)
         if sent:
             self._under_way -= sent
             self._server.received.under_way -= sent
             self._server.received.made_room()
         if self._stopping and not self._slots:
             self._transport.close()
+
+    def _write(self, parts: list[Buffer]) -> None:
+        """Small answers are sent as one piece: to copy them costs less than to send parts."""
+        if self._transport is not None:
+            if max(map(len, parts)) <= COPIED_SIZE:
+                self._transport.write(b"".join(parts))
+            else:
+                self._transport.writelines(parts)
 
     def _note_unsent(self) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport is not None and not self._sending else 0
@@ -401,6 +402,11 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _is_fetch(frame: Frame) -> bool:
+    data, start, _ = frame
+    return data.startswith(FETCH_KEY, start)
 
 
 def _name(request: Request) -> str:

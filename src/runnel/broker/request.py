@@ -39,7 +39,14 @@ class Silence(NamedTuple):
     throttle: int = 0
 
 
-Body = Mapping[str, Any] | Silence  # a mapping is encoded by protocol/encode.py
+class Encoded(NamedTuple):
+    """An answer that is encoded already, for the version that was asked in."""
+
+    data: bytes
+    throttle: int = 0
+
+
+Body = Mapping[str, Any] | Silence | Encoded  # a mapping is encoded by protocol/encode.py
 
 
 class Later:

@@ -89,14 +89,22 @@ def single_produce_answer(version: int, body: Mapping[str, Any]) -> bytes | None
     try:
         if result["error_code"] or _tells_more(body, result):
             return None
-        packed = RESULT.pack(
-            result["index"], 0, result["base_offset"], result["log_append_time"], result["log_start_offset"]
-        )
-        named = _named(topic, version)
-        throttle = body["throttle_time"]
+        appended = (result["base_offset"], result["log_append_time"], result["log_start_offset"])
+        return appended_answer(version, topic, result["index"], appended, body["throttle_time"])
     except KeyError:  # it has a default
         return None
-    return None if named is None else b"\x02%b\x02%b%b%b\x00" % (named, packed, NO_ERRORS, THROTTLE.pack(throttle))
+
+
+def appended_answer(
+    version: int, topic: Mapping[str, Any], index: int, appended: tuple[int, int, int], throttle: int
+) -> bytes | None:
+    """The same from its parts: the topic by name and id, its partition, base offset, append time and start offset."""
+    if version < FLEXIBLE_SINCE:
+        return None
+    named = _named(topic, version)
+    if named is None:
+        return None
+    return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(index, 0, *appended), NO_ERRORS, THROTTLE.pack(throttle))
 
 
 def _tells_more(body: Mapping[str, Any], result: Mapping[str, Any]) -> bool:

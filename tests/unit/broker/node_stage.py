@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from runnel.broker.apis import handler_of
 from runnel.broker.endpoints import Endpoint
 from runnel.broker.node import open_node
-from runnel.broker.request import Later, Request
+from runnel.broker.request import Encoded, Later, Request
 from runnel.protocol.decode import read_request, read_response
 from runnel.protocol.encode import request_encoder, response_encoder
 from runnel.protocol.frames import parse_header
@@ -53,8 +53,7 @@ class NodeStage:
         """The answer to a request as its bytes tell it."""
         version = SERVED[api].most if version == NEWEST else version
         answer = self.loop.run_until_complete(self._answered(request_of(api, version, body)))
-        encoded = b"".join(bytes(part) for part in response_encoder(api, version)(answer))
-        return read_response(api, version, encoded)
+        return read_response(api, version, bytes_of(api, version, answer))
 
     async def _answered(self, request: Request) -> Any:
         answer = handler_of(request.api_key)(self.node, request)
@@ -67,6 +66,13 @@ class NodeStage:
     def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = {name.replace("_", "."): value for name, value in configs.items()}
         self.loop.run_until_complete(self.node.topics.create(topic, partitions, named))
+
+
+def bytes_of(api: Api, version: int, answer: Any) -> bytes:
+    """The body of an answer."""
+    if isinstance(answer, Encoded):
+        return answer.data
+    return b"".join(bytes(part) for part in response_encoder(api, version)(answer))
 
 
 def request_of(api: Api, version: int, body: Mapping[str, Any]) -> Request:

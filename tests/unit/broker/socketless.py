@@ -71,8 +71,11 @@ class Transport:
         assert not self.reading, "resumed twice"
         self.reading = True
 
+    def write(self, data: bytes) -> None:
+        self.written += data
+
     def writelines(self, parts: list[bytes]) -> None:
-        self.written += b"".join(bytes(part) for part in parts)
+        self.write(b"".join(bytes(part) for part in parts))
 
     def abort(self) -> None:
         self.aborted = True

@@ -36,7 +36,7 @@ def test_answers_of_the_same_moment_leave_together(stage: Room, monkeypatch):
     stage.handlers.at_once = False
     connection, transport = stage.connect()
     written = []
-    monkeypatch.setattr(transport, "writelines", lambda parts: written.append(b"".join(bytes(part) for part in parts)))
+    monkeypatch.setattr(transport, "write", written.append)
     connection.data_received(ask(1) + ask(2) + ask(3) + ask(4))
     for number in (1, 2, 3):
         stage.handlers.later[number].set_result(stage.handlers.body())

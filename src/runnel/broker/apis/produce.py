@@ -17,20 +17,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from struct import Struct
 from typing import Any, NamedTuple
 
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
-from runnel.broker.request import Answer, Body, Later, Request, Silence
+from runnel.broker.request import Answer, Body, Encoded, Later, Request, Silence
 from runnel.broker.topics import Topic
 from runnel.broker.transactions import ProducerEpoch, TopicPartition
 from runnel.broker.transactions.mistakes import told_as
+from runnel.clock import Clock
 from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.hot import appended_answer
 from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, records_of
-from runnel.settings import TimestampType
+from runnel.settings import TimestampType, TopicSettings
 
 ABORTABLE_SINCE = 11
 SECOND_GENERATION_SINCE = 12
@@ -44,7 +48,72 @@ PRODUCER_AT = 43
 
 
 def handle(node: Node, request: Request) -> Answer:
-    return Production(node, request).start()
+    return _begun_alone(node, request) or Production(node, request).start()
+
+
+# --- the short way
+
+
+class LoneBatch(Later):
+    """A batch that came alone, belongs to no transaction, and was accepted: nearly every small request is one.
+
+    It is checked and appended as any other. Only its answer is written by hand, byte for byte as the long way's.
+    """
+
+    __slots__ = ("_asked", "_index", "_node", "_request", "_size", "_start_offset")
+
+    def __init__(
+        self, node: Node, request: Request, asked: Mapping[str, Any], index: int, size: int, start_offset: int
+    ) -> None:
+        self._body = self._tell = None
+        self._node = node
+        self._request = request
+        self._asked = asked
+        self._index = index
+        self._size = size
+        self._start_offset = start_offset
+
+    def done(self, append: Append) -> None:
+        request = self._request
+        throttle = self._node.throttle_producer(request.client_id, self._size)
+        if append.error is None:
+            appended = (append.appended.base_offset, append_time_of(append), self._start_offset)
+            data = appended_answer(request.version, self._asked, self._index, appended, throttle)
+            if data is not None:
+                self.give(Encoded(data, throttle))
+                return
+        result = new_result(self._index)
+        result["log_start_offset"] = self._start_offset
+        note_outcome(result, append)
+        self.give({"responses": [new_response(self._asked, [result])], "throttle_time": throttle})
+
+
+def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
+    """None if this is another kind of request, or it is refused: then it goes the long way, which tells the reason."""
+    body, topics = request.body, node.topics
+    asked_topics = body["topic_data"]
+    if len(asked_topics) != 1 or body["acks"] not in (-1, 1):
+        return None
+    (asked,) = asked_topics
+    topic = topics.find_id(asked["topic_id"]) if request.version >= IDS_SINCE else topics.find(asked["name"])
+    if topic is None or topic.is_internal or topic.settings.compacts or len(asked["partition_data"]) != 1:
+        return None
+    (asked_partition,) = asked["partition_data"]
+    index, batch = asked_partition["index"], asked_partition["records"]
+    if batch is None or len(batch) < HEADER_SIZE or is_transactional(batch):
+        return None
+    try:
+        partition = topic.partition(index)
+        refuse_by_time(node.clock, topic.settings, batch)
+        append = partition.submit(batch)
+    except (IndexError, Refusal, RunnelError):
+        return None
+    lone = LoneBatch(node, request, asked, index, len(batch), partition.start_offset)
+    append.when_done(partial(node.handover.call, lone.done))
+    return lone
+
+
+# --- the long way
 
 
 class _First(NamedTuple):
@@ -90,17 +159,9 @@ class Production(Later):
         elif mistake is None and topic is not None and topic.is_internal:
             mistake = ErrorCode.INVALID_TOPIC
         results: list[dict[str, Any]] = []
-        self._responses.append({"name": asked["name"], "topic_id": asked["topic_id"], "partition_responses": results})
+        self._responses.append(new_response(asked, results))
         for partition in asked["partition_data"]:
-            result = {
-                "index": partition["index"],
-                "error_code": 0,
-                "base_offset": -1,
-                "log_append_time": -1,
-                "log_start_offset": -1,
-                "record_errors": (),
-                "error_message": None,
-            }
+            result = new_result(partition["index"])
             results.append(result)
             if mistake is not None or topic is None:
                 result["error_code"] = mistake
@@ -112,13 +173,13 @@ class Production(Later):
             partition = topic.partition(number)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise InvalidBatch("no record batch")
-            self._refuse_by_time(topic, batch)
+            refuse_by_time(self._node.clock, topic.settings, batch)
             if topic.settings.compacts:
                 keyless = keyless_in(batch)
                 if keyless:
                     result["record_errors"] = keyless
                     raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
-            if ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL:
+            if is_transactional(batch):
                 self._admit(topic, number, partition, batch, result)
             else:
                 self._submit(partition, batch, result)
@@ -183,29 +244,11 @@ class Production(Later):
             first.result["error_message"] = text_of(error)
             self._settle()
 
-    def _refuse_by_time(self, topic: Topic, batch: memoryview) -> None:
-        settings = topic.settings
-        if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return
-        first, largest = TIMESTAMPS.unpack_from(batch, TIMESTAMPS_AT)
-        now = self._node.clock.now()
-        if largest - now > settings.message_timestamp_after_max_ms:
-            limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
-            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is after now, {now}, by more than {limit}")
-        if first >= 0 and now - first > settings.message_timestamp_before_max_ms:
-            limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
-            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is before now, {now}, by more than {limit}")
-
     # --- answering
 
     def _done(self, done: tuple[dict[str, Any], Append]) -> None:
         result, append = done
-        if append.error is not None:
-            result["error_code"], result["error_message"] = code_of(append.error), text_of(append.error)
-        else:
-            result["base_offset"] = append.appended.base_offset
-            if append.header.attributes & APPEND_TIME:
-                result["log_append_time"] = append.appended.timestamp
+        note_outcome(result, append)
         self._settle()
 
     def _settle(self) -> None:
@@ -228,6 +271,54 @@ class Production(Later):
                         f"a record for {topic['name'] or topic['topic_id']}-{result['index']}, which asked for no "
                         f"acknowledgement, was refused: {ErrorCode(result['error_code']).name}"
                     )
+
+
+# --- what both ways share
+
+
+def is_transactional(batch: memoryview) -> bool:
+    return bool(ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL)
+
+
+def refuse_by_time(clock: Clock, settings: TopicSettings, batch: memoryview) -> None:
+    if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return
+    first, largest = TIMESTAMPS.unpack_from(batch, TIMESTAMPS_AT)
+    now = clock.now()
+    if largest - now > settings.message_timestamp_after_max_ms:
+        limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
+        raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is after now, {now}, by more than {limit}")
+    if first >= 0 and now - first > settings.message_timestamp_before_max_ms:
+        limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
+        raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is before now, {now}, by more than {limit}")
+
+
+def new_response(asked: Mapping[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": asked["name"], "topic_id": asked["topic_id"], "partition_responses": results}
+
+
+def new_result(index: int) -> dict[str, Any]:
+    return {
+        "index": index,
+        "error_code": 0,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "log_start_offset": -1,
+        "record_errors": (),
+        "error_message": None,
+    }
+
+
+def note_outcome(result: dict[str, Any], append: Append) -> None:
+    if append.error is not None:
+        result["error_code"], result["error_message"] = code_of(append.error), text_of(append.error)
+    else:
+        result["base_offset"], result["log_append_time"] = append.appended.base_offset, append_time_of(append)
+
+
+def append_time_of(append: Append) -> int:
+    """-1 unless the log gave the records its own time."""
+    return append.appended.timestamp if append.header.attributes & APPEND_TIME else -1
 
 
 def keyless_in(batch: memoryview) -> list[dict[str, Any]]:

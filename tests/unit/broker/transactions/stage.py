@@ -25,13 +25,12 @@ from runnel.broker.request import Later
 from runnel.broker.transactions import ProducerEpoch, Status, Transaction
 from runnel.log import Partition
 from runnel.protocol.decode import read_response
-from runnel.protocol.encode import response_encoder
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import SERVED, Api
 from runnel.records import TRANSACTIONAL, Producer, Record, batches_of, build_batch, marker_in, records_of
 from runnel.testing import FaultyFiles, StoppedClock
 from tests.broker_wire import fetch_body
-from tests.unit.broker.node_stage import request_of
+from tests.unit.broker.node_stage import bytes_of, request_of
 from tests.unit.broker.socketless import Loop
 
 SECONDS = 60.0  # for what takes a moment
@@ -137,8 +136,7 @@ class Stage:
         return self.loop.create_task(self._answered(api, version, body))
 
     def answer_of(self, api: Api, version: int, answer: Any) -> dict[str, Any]:
-        encoded = b"".join(bytes(part) for part in response_encoder(api, version)(answer))
-        return read_response(api, version, encoded)
+        return read_response(api, version, bytes_of(api, version, answer))
 
     async def _answered(self, api: Api, version: int, body: Mapping[str, Any]) -> Any:
         request = request_of(api, version, body)
