@@ -124,11 +124,35 @@ def test_what_comes_during_a_round_is_the_next_one() -> None:
     writes = stage.count("write", "orders-0/")
     stage.held.given.released = True
     next(iter(stage.loop.readers.values()))()
+    stage.loop.turn()
 
     assert (first.done, second.done) == (True, False)
-    assert stage.count("write", "orders-0/") == writes + 1, "it began at once"
+    assert stage.count("write", "orders-0/") == writes + 1, "it began when a turn brought nothing more"
     stage.answer()
     assert second.result(timeout=0).base_offset == 2
+
+
+@pytest.mark.parametrize(("seconds", "writes"), [(60.0, 1), (-1.0, 2)])
+def test_the_next_round_takes_along_what_each_turn_brings_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, writes: int
+) -> None:
+    monkeypatch.setattr(loop_rounds, "GATHERING_SECONDS", seconds)
+    stage = LoopStage()
+    partition = stage.partition_with_a_record()
+    appends = [partition.submit(batch(b"tea"))]
+    stage.loop.turn_until_idle()
+    appends.append(partition.submit(batch(b"milk")))
+    before = stage.count("write", "orders-0/")
+    stage.held.given.released = True
+    next(iter(stage.loop.readers.values()))()
+    stage.held.given.released = False
+    for value in (b"sugar", b"lemon"):
+        appends.append(partition.submit(batch(value)))
+        stage.loop.turn()
+    stage.answer()
+
+    assert [append.result(timeout=0).base_offset for append in appends] == [1, 2, 3, 4]
+    assert stage.count("write", "orders-0/") == before + writes
 
 
 def test_the_answers_of_a_round_are_given_together() -> None:
