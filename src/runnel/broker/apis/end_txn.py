@@ -1,13 +1,15 @@
 """EndTxn (26), versions 0 to 5: commit or abort the transaction.
 
-- Answered when every partition has its marker: whoever hears of a commit can read it, and the next transaction need not
-  wait. Kafka answers when the outcome is durable, and the next transaction may meet CONCURRENT_TRANSACTIONS.
+- Answered when the outcome is durable, as in Kafka; the markers are written meanwhile. Whatever the producer begins
+  next waits for them, where Kafka answers CONCURRENT_TRANSACTIONS and the client tries again. So does a reader of
+  committed records (see Fetch and ListOffsets): whoever hears of a commit can read it.
 - Version 5 is the second generation: the answer has a new epoch, and now and then a new producer id.
 - The same end again is no error: its answer may have been lost. Another end, or one without a transaction, is
   INVALID_TXN_STATE; from version 5 on a producer may abort though nothing was written, and gets a new epoch.
 
 Errors: INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED (INVALID_PRODUCER_EPOCH
-before version 2), CONCURRENT_TRANSACTIONS (the markers take longer than five seconds), COORDINATOR_NOT_AVAILABLE.
+before version 2), CONCURRENT_TRANSACTIONS (the markers of the last end take longer than five seconds),
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

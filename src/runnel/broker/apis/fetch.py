@@ -8,7 +8,8 @@
   with a session is FETCH_SESSION_ID_NOT_FOUND.
 - A topic that is deleted ends the wait for it with an error, as if it had never been there.
 - With isolation level 1 (read_committed) nothing is given from the first offset of an open transaction on, and the
-  aborted transactions are named whose records the client is to leave out.
+  aborted transactions are named whose records the client is to leave out. What some producer was told is committed is
+  given: if its marker is on its way, the answer waits for that first, also where `max_wait` is 0.
 - Followers do not exist: the fields of replicas are not looked at.
 - What is not in memory is read by a thread: the disk holds up nobody else.
 """
@@ -22,6 +23,8 @@ from typing import Any, NamedTuple
 from runnel.broker.mistakes import code_of, epoch_mistake
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, LongPoll, Request
+from runnel.broker.topics import Topic
+from runnel.broker.transactions import TopicPartition
 from runnel.errors import OffsetOutOfRange, RunnelError
 from runnel.log import Batches, Partition
 from runnel.protocol.error_codes import ErrorCode
@@ -72,14 +75,38 @@ class Fetching:
 
     def start(self) -> Answer:
         """Answer at once, or when there is enough."""
-        return self._wait() if self._must_wait_for_more() else self._read_now()
+        transactions = self._node.transactions
+        if self._committed and transactions.are_ending and transactions.when_readable(self._places(), self._go_on):
+            self._answer = LongPoll(loop=self._node.loop)
+            return self._answer
+        return self._wait(LongPoll(loop=self._node.loop)) if self._must_wait_for_more() else self._read_now()
+
+    def _places(self) -> set[TopicPartition]:
+        return {
+            TopicPartition(topic.name, partition["partition"])
+            for asked in self._request.body["topics"]
+            if (topic := self._find(asked)) is not None
+            for partition in asked["partitions"]
+        }
+
+    def _go_on(self) -> None:
+        """With the markers that were on their way."""
+        if self._answer is None or self._answer.done():  # its client is gone
+            return
+        if self._must_wait_for_more():
+            self._wait(self._answer)
+        else:
+            self._finish()
 
     # --- what is asked for
 
-    def _topic(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _find(self, asked: dict[str, Any]) -> Topic | None:
         by_id = self._request.version >= IDS_SINCE
         topics = self._node.topics
-        topic = topics.find_id(asked["topic_id"]) if by_id else topics.find(asked["topic"])
+        return topics.find_id(asked["topic_id"]) if by_id else topics.find(asked["topic"])
+
+    def _topic(self, asked: dict[str, Any]) -> dict[str, Any]:
+        topic = self._find(asked)
         results = []
         for partition in asked["partitions"]:
             result = _result(partition["partition"], committed=self._committed)
@@ -141,8 +168,8 @@ class Fetching:
             there += len(up_to(batches, wanted.end).data) if batches is not None else enough
         return there
 
-    def _wait(self) -> LongPoll:
-        self._answer = answer = LongPoll(loop=self._node.loop)
+    def _wait(self, answer: LongPoll) -> LongPoll:
+        self._answer = answer
         partitions = [wanted.partition for wanted in self._wanted]
         self._sizes = sum(partition.size for partition in partitions)
         answer.add_done_callback(self._leave)

@@ -4,6 +4,7 @@
 - -1 is the end, -2 the start, -3 the first of the newest records (version 7), -4 the start of what is local, which is
   the start (8), -5 the end of what is kept elsewhere, which is none: -1 (9), -6 the same (11).
 - A partition that is asked for twice is INVALID_REQUEST.
+- What some producer was told is committed counts: if its markers are on their way, the answer waits for them first.
 - With isolation level 1 (read_committed) the end is where the first open transaction begins, and what is from there on
   is not found by its time. A stale or a future leader epoch is FENCED or UNKNOWN.
 """
@@ -16,6 +17,7 @@ from typing import Any
 from runnel.broker.mistakes import code_of, epoch_mistake
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.transactions import TopicPartition
 from runnel.errors import RunnelError
 from runnel.log import Partition
 from runnel.protocol.error_codes import ErrorCode
@@ -34,6 +36,8 @@ async def handle(node: Node, request: Request) -> Body:
         (topic["name"], each["partition_index"]) for topic in request.body["topics"] for each in topic["partitions"]
     )
     times = Counter(places)
+    if node.transactions.are_ending:
+        await node.transactions.readable({TopicPartition(*place) for place in times})
     topics = []
     for asked in request.body["topics"]:
         name = asked["name"]

@@ -4,8 +4,9 @@ How a transaction ends, and what a crash in between leaves:
 1. the outcome is written to `__transaction_state`. From here on it is decided, whatever happens;
 2. each partition gets its marker, and each group its offsets (`ending`). A start writes those that are missing again: a
    second marker does no harm;
-3. when these are durable, the producer hears of it. So whoever was told of a commit can read it, and the next
-   transaction need not wait;
+3. the producer hears of it when step 1 is durable, so step 2 is under way while it goes on. Whatever it begins next
+   waits for the markers, here and not by trying again: a marker behind the first batch of the next transaction would
+   end that one. Whoever reads what is committed waits for them, too, for a moment: see `when_readable`;
 4. that all is done is written too, but nobody waits for it: with the begin of the next transaction, or a moment later.
    After a crash before that, step 2 is done again.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -131,7 +132,12 @@ class Transactions:
         version: int,
         then: Callable[[BaseException | None], object],
     ) -> None:
-        """`then` is called from whichever thread answers, in the order of these calls."""
+        """`then` is called from whichever thread answers, in the order of these calls. What would begin a transaction
+        while the last one is being ended waits for that."""
+        if self._endings.is_under_way(name):
+            again = partial(self.add_then, name, producer, partitions, version, then)
+            self._endings.when_over(name, lambda late: again() if late is None else then(late))
+            return
         add = deciding.add(self._now(), name, producer, partitions, version, self._endings.marked)
         joins = False
 
@@ -224,7 +230,12 @@ class Transactions:
         committed: bool,
         fresh_id: int | None = None,
     ) -> None:
-        """What follows, on the event loop and when all is done, hears what the producer is to use from now on."""
+        """What follows, on the event loop and when the outcome is durable, hears what the producer is to use from now
+        on. The markers are on their way then; an end that comes meanwhile waits for them."""
+        if self._endings.is_under_way(name):
+            again = partial(self.end, name, producer, version, then, committed=committed, fresh_id=fresh_id)
+            self._endings.when_over(name, lambda late: again() if late is None else then(None, late))
+            return
 
         def go_on(step: Step | None, error: Exception | None) -> None:
             if step is None:
@@ -236,7 +247,7 @@ class Transactions:
                 then(step.producer, None)
             else:
                 after = step.producer
-                self._endings.when_ended(name, step.ending, lambda late: then(None if late else after, late))
+                self._endings.begin(name, step.ending, lambda error: then(None if error else after, error))
 
         handler = deciding.end(
             self._now(), name, producer, version, fresh_id, committed=committed, marked=self._endings.marked
@@ -260,6 +271,24 @@ class Transactions:
         ended: asyncio.Future[None] = self._node.loop.create_future()
         self._endings.when_ended(name, transaction, partial(_settle, ended))
         await ended
+
+    # --- what readers ask for
+
+    @property
+    def are_ending(self) -> bool:
+        """Whether the markers of some transaction are on their way."""
+        return self._endings.are_under_way
+
+    def when_readable(self, places: Set[TopicPartition], then: Callable[[], object]) -> bool:
+        """Call `then` when all can be read in these partitions of which some producer was told that it is committed;
+        False if that is so now. Where a disk is ill nobody waits for long."""
+        return self._endings.when_readable(places, then)
+
+    async def readable(self, places: Set[TopicPartition]) -> None:
+        """The same for those who can wait."""
+        seen: asyncio.Future[None] = self._node.loop.create_future()
+        if self.when_readable(places, partial(_settle, seen, None)):
+            await seen
 
     def _count_end(self, transaction: Transaction, name: str) -> None:
         self._joined.pop(name, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 SECONDS_TO_RETRY = 1.0  # after a disk failure
+SECONDS_TO_BE_READABLE = 1.0  # for so long readers wait for markers that are on their way
 
 Tell = Callable[[BaseException | None], object]
 
@@ -47,6 +48,9 @@ class Ending:
         self._outcomes: list[Outcome] = []  # of those that were handed over last
         self._expected = 0
         self._waiting: dict[object, tuple[Tell, asyncio.TimerHandle | None]] = {}
+        self._begun = node.loop.time()
+        self._is_late = False
+        self._readers: dict[Tell, None] = {}
 
     def start(self) -> None:
         self._mark(sorted(self.transaction.partitions))
@@ -63,6 +67,27 @@ class Ending:
     def _give_up_waiting(self, ticket: object) -> None:
         tell, _ = self._waiting.pop(ticket)
         self._tell(tell, TimeoutError())
+
+    # --- readers of what is committed
+
+    def holds_up_readers(self, places: Set[TopicPartition]) -> bool:
+        """Whether markers for some of these partitions are on their way, and not late: readers go on without those that
+        an ill disk keeps back."""
+        is_late = self._is_late or self._node.loop.time() >= self._begun + SECONDS_TO_BE_READABLE
+        return not is_late and not self.transaction.partitions.isdisjoint(places)
+
+    def when_readable(self, reader: Tell) -> None:
+        """Told once, when it does not hold up readers any more."""
+        self._readers[reader] = None
+
+    def forget_reader(self, reader: Tell) -> None:
+        self._readers.pop(reader, None)
+
+    def _let_readers_go_on(self) -> None:
+        self._is_late = True
+        readers, self._readers = self._readers, {}
+        for reader in readers:
+            self._tell(reader, None)
 
     # --- markers
 
@@ -116,6 +141,7 @@ class Ending:
         elif self._node.stopping:
             self._finish(Closed("the broker"))
         else:
+            self._let_readers_go_on()
             self._node.loop.call_later(SECONDS_TO_RETRY, self._mark, failed)
 
     def _has_failed(self, outcome: Outcome) -> bool:
@@ -131,6 +157,7 @@ class Ending:
             if timer is not None:
                 timer.cancel()
             self._tell(tell, error)
+        self._let_readers_go_on()
 
     def _tell(self, tell: Tell, error: BaseException | None) -> None:
         try:

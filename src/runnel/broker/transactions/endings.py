@@ -1,13 +1,14 @@
 """The ends of all transactions that are on their way, and those that are complete without that being written yet.
 
-Why that need not be written at once: see `deciding`. It is made up for a moment later, unless the next transaction has
-begun by then, and at a stop.
+Who waits for one: the next request of its producer, and whoever reads what is committed. Why it need not be written at
+once that one is complete: see `deciding`. It is made up for a moment later, unless the next transaction has begun by
+then, and at a stop.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 from runnel.broker.groups.alarm import Alarm
 from runnel.broker.mistakes import Refusal
 from runnel.broker.transactions import deciding
-from runnel.broker.transactions.ending import Ending
-from runnel.broker.transactions.state import Transaction, TransactionsState
+from runnel.broker.transactions.ending import SECONDS_TO_BE_READABLE, Ending
+from runnel.broker.transactions.state import TopicPartition, Transaction, TransactionsState
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import JournaledState
@@ -39,12 +40,12 @@ class Endings:
         node: Node,
         durable: JournaledState[TransactionsState],
         coordinator_epoch: Callable[[], int],
-        when_ended: Callable[[Transaction, str], object],
+        when_begun: Callable[[Transaction, str], object],
     ) -> None:
         self._node = node
         self._durable = durable
         self._coordinator_epoch = coordinator_epoch
-        self._tell = when_ended
+        self._tell = when_begun
         self._under_way: dict[str, Ending] = {}
         self._completion = Alarm(node.loop, node.clock, self.complete)
         self.marked: dict[str, Transaction] = {}
@@ -53,33 +54,86 @@ class Endings:
         """Where the id stands, as decided; complete, if all markers are durable."""
         return self._durable.peek(lambda state: deciding.known_of(state, name, self.marked))
 
-    def when_ended(self, name: str, transaction: Transaction, then: Callable[[Exception | None], object]) -> None:
-        """After the end of a transaction whose outcome is durable, but not for ever: a disk may be ill."""
+    @property
+    def are_under_way(self) -> bool:
+        return bool(self._under_way)
+
+    def is_under_way(self, name: str) -> bool:
+        return name in self._under_way
+
+    def begin(self, name: str, transaction: Transaction, then: Callable[[Exception | None], object]) -> None:
+        """Tell at once that the outcome is durable, and write the markers while that is on its way. In this order they
+        are known to be under way when anybody can have heard of it."""
         try:
-            ending = self.go_on(name, transaction)
+            ending = self._begun(name, transaction)
         except RunnelError as error:  # where it stands is not known now
             then(error)
             return
-        if ending is None:
+        try:
             then(None)
-        else:
-            ending.when_done_within(
-                SECONDS_TO_END, lambda error: then(None if error is None else _not_ended(name, error))
-            )
+        finally:
+            if ending is not None:
+                ending.start()
 
-    def go_on(self, name: str, transaction: Transaction) -> Ending | None:
-        """Write its markers, or go on with it; None if that is done.
+    def when_over(self, name: str, then: Callable[[Exception | None], object]) -> None:
+        """After the end that is under way, but not for ever: a disk may be ill."""
+        self._under_way[name].when_done_within(
+            SECONDS_TO_END, lambda error: then(None if error is None else _not_ended(name, error))
+        )
+
+    def when_readable(self, places: Set[TopicPartition], then: Callable[[], object]) -> bool:
+        """After the ends that have markers for these partitions; False if there are none."""
+        ends = [ending for ending in self._under_way.values() if ending.holds_up_readers(places)]
+        if not ends:
+            return False
+        left = len(ends)
+
+        def tell(_: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                timer.cancel()
+                then()
+
+        def give_up() -> None:
+            for ending in ends:
+                ending.forget_reader(tell)
+            then()
+
+        timer = self._node.loop.call_later(SECONDS_TO_BE_READABLE, give_up)
+        for ending in ends:
+            ending.when_readable(tell)
+        return True
+
+    def when_ended(self, name: str, transaction: Transaction, then: Callable[[Exception | None], object]) -> None:
+        """After the end of a transaction whose outcome is durable, but not for ever: a disk may be ill."""
+        try:
+            self.go_on(name, transaction)
+        except RunnelError as error:  # where it stands is not known now
+            then(error)
+            return
+        if self.is_under_way(name):
+            self.when_over(name, then)
+        else:
+            then(None)
+
+    def go_on(self, name: str, transaction: Transaction) -> None:
+        """Write its markers, unless that is done or under way."""
+        ending = self._begun(name, transaction)
+        if ending is not None:
+            ending.start()
+
+    def _begun(self, name: str, transaction: Transaction) -> Ending | None:
+        """Its end, to be started by whoever gets it; None if that was done.
 
         Its outcome must be durable: a marker cannot be taken back. And it must still be what was decided last: a
         second marker of an old transaction would end the next one.
         """
-        ending = self._under_way.get(name)
-        if ending is None:
-            if self.get(name) != transaction:
-                return None
-            ending = self._under_way[name] = Ending(self._node, name, transaction, self._coordinator_epoch())
-            ending.when_done(partial(self._ended, ending))
-            ending.start()
+        if name in self._under_way or self.get(name) != transaction:
+            return None
+        ending = self._under_way[name] = Ending(self._node, name, transaction, self._coordinator_epoch())
+        ending.when_done(partial(self._ended, ending))
+        self._tell(transaction, name)
         return ending
 
     def _ended(self, ending: Ending, error: BaseException | None) -> None:
@@ -87,7 +141,6 @@ class Endings:
         if error is not None:
             logger.error("transaction %r could not be ended: %s", ending.name, error)
             return
-        self._tell(ending.transaction, ending.name)
         self._mark(ending.name, ending.transaction)
 
     def _mark(self, name: str, transaction: Transaction) -> None:

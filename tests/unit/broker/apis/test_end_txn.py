@@ -25,13 +25,13 @@ def generation(version: int) -> int:
 
 @EVERY
 @OUTCOMES
-def test_a_transaction_is_ended_when_it_is_answered(transactional: Stage, version: int, committed: bool) -> None:
+def test_who_is_told_of_an_end_reads_what_it_left(transactional: Stage, version: int, committed: bool) -> None:
     producer = transactional.producer(generation=generation(version))
     producer.write("orders", b"one")
     answer = end(producer, version, committed=committed)
     assert answer["error_code"] == ErrorCode.NONE
     assert transactional.values() == ([b"one"] if committed else [])
-    assert transactional.get().status is (Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT)
+    transactional.until_is(Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT)
 
 
 @OUTCOMES

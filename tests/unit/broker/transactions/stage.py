@@ -232,15 +232,16 @@ class TransactionalProducer:
             self.sequences = {}
         self.producer = after
 
-    def add(self, *places: tuple[str, int]) -> ErrorCode:
-        topics = [{"name": topic, "partitions": [number]} for topic, number in places]
-        body = {
+    def add_body(self, *places: tuple[str, int]) -> dict[str, Any]:
+        return {
             "v3_and_below_transactional_id": self.name,
             "v3_and_below_producer_id": self.producer.producer_id,
             "v3_and_below_producer_epoch": self.producer.epoch,
-            "v3_and_below_topics": topics,
+            "v3_and_below_topics": [{"name": topic, "partitions": [number]} for topic, number in places],
         }
-        answer = self.stage.ask(Api.ADD_PARTITIONS_TO_TXN, body, 3)
+
+    def add(self, *places: tuple[str, int]) -> ErrorCode:
+        answer = self.stage.ask(Api.ADD_PARTITIONS_TO_TXN, self.add_body(*places), 3)
         results = answer["results_by_topic_v3_and_below"]
         codes = {each["partition_error_code"] for topic in results for each in topic["results_by_partition"]}
         return ErrorCode(max(codes))
@@ -312,7 +313,14 @@ class TransactionalProducer:
         return 3 if self.generation == 1 else 5
 
     def end(self, *, committed: bool, lost: bool = False) -> ErrorCode:
-        """`lost`: the producer does not hear of the answer."""
+        """The markers are written, too: who looks by requests alone may use `end_soon`. `lost`: the producer does not
+        hear of the answer."""
+        error = self.end_soon(committed=committed, lost=lost)
+        self.stage.until(lambda: not self.stage.node.transactions.are_ending)
+        return error
+
+    def end_soon(self, *, committed: bool, lost: bool = False) -> ErrorCode:
+        """Answered, and the markers are on their way."""
         answer = self.stage.ask(Api.END_TXN, self.end_body(committed=committed), self.end_version)
         if not answer["error_code"] and not lost and self.generation > 1:
             self._become(answer)

@@ -19,7 +19,8 @@ from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import parse_header
-from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalProducer
+from tests.broker_wire import fetch_body
+from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalProducer, values_in
 
 DAY = 24 * 60 * 60 * 1000
 WEEK = 7 * DAY
@@ -104,6 +105,7 @@ def test_an_end_whose_answer_got_lost_is_answered_again(stage: Stage, generation
     producer = with_records(stage, generation)
     body, version = producer.end_body(committed=committed), producer.end_version
     first = stage.ask(Api.END_TXN, body, version)
+    stage.quiet()
     end = stage.partition().end_offset
     assert stage.ask(Api.END_TXN, body, version) == first
     assert stage.ask(Api.END_TXN, producer.end_body(committed=not committed), version)["error_code"] == (
@@ -119,6 +121,7 @@ def test_two_ends_at_once_have_the_same_answer_and_one_marker(stage: Stage) -> N
     both = [stage.begin(Api.END_TXN, body, 5) for _ in range(2)]
     stage.until(lambda: all(task.done() for task in both))
     assert both[0].result() == both[1].result()
+    stage.quiet()
     assert stage.partition().end_offset == 2
 
 
@@ -350,12 +353,13 @@ def test_a_producer_that_asks_for_its_next_epoch_again_gets_the_same_after_a_res
 def test_a_stop_while_an_end_is_under_way_lets_the_next_start_finish_it(stage: Stage) -> None:
     producer = with_records(stage)
     stage.files.fail("sync", OUTAGE)
-    ending = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
-    stage.until(lambda: stage.get().status is Status.PREPARE_COMMIT)
+    assert not producer.end_soon(committed=True)
+    following = stage.begin(Api.END_TXN, producer.end_body(committed=False), 5)
+    stage.turn()
     stage.node.stop()
     stage.advance(6_000)
-    stage.until(ending.done)
-    assert ending.result()["error_code"] in (ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS)
+    stage.until(following.done)
+    assert following.result()["error_code"] in (ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS)
     stage.files.heal()
     stage.restart()
     stage.quiet()
@@ -401,57 +405,165 @@ def test_a_topic_that_is_deleted_after_a_crash_with_markers_missing_holds_nobody
 @GENERATIONS
 @OUTCOMES
 @pytest.mark.parametrize("part", [OUTAGE, "/__consumer_offsets-0/"])
-def test_markers_that_could_not_be_written_are_written_when_the_disk_is_well(
+def test_the_next_transaction_waits_for_markers_that_an_ill_disk_holds_back(
     stage: Stage, generation: int, committed: bool, part: str, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
+    """A marker that came behind its first record would end it, too."""
     producer = with_records(stage, generation)
     stage.files.fail("sync", part)
-    ending = stage.begin(Api.END_TXN, producer.end_body(committed=committed), producer.end_version)
+    assert not producer.end_soon(committed=committed)
     stage.until(lambda: "could not be written to" in caplog.text)
-    assert not ending.done()
-    assert producer.write("orders", b"too early") in (
-        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH,
-    )  # fmt: skip
+    following = begin_next(stage, producer)
+    for _ in range(10):
+        stage.turn()
+    assert not following.done()
     stage.files.heal()
-    begin_again = partial(stage.begin, Api.END_TXN, producer.end_body(committed=committed), producer.end_version)
-    assert _answer_at_last(stage, ending, begin_again)["error_code"] == ErrorCode.NONE
+    assert _answer_at_last(stage, following, partial(begin_next, stage, producer)) == ErrorCode.NONE
+    assert not producer.write("orders", b"next", number=1)
     assert seen(stage) == outcome(committed=committed)
+    assert stage.partition(number=1).has_transaction(*producer.producer)
+    assert not producer.end(committed=True)
+    assert stage.values(number=1) == [*outcome(committed=committed)[1], b"next"]
+
+
+def begin_next(stage: Stage, producer: TransactionalProducer) -> asyncio.Task[Any]:
+    """The request with which a producer's next transaction begins."""
+    if producer.generation == 1:
+        return stage.begin(Api.ADD_PARTITIONS_TO_TXN, producer.add_body(("orders", 0)), 3)
+    return stage.begin(Api.PRODUCE, producer.produce_body("orders", 0, producer.batch((b"next",), 0)), 12)
+
+
+def _code_of(answer: dict[str, Any]) -> ErrorCode:
+    if "responses" in answer:
+        return ErrorCode(answer["responses"][0]["partition_responses"][0]["error_code"])
+    if "results_by_topic_v3_and_below" in answer:
+        (topic,) = answer["results_by_topic_v3_and_below"]
+        return ErrorCode(topic["results_by_partition"][0]["partition_error_code"])
+    return ErrorCode(answer["error_code"])
 
 
 def _answer_at_last(
-    stage: Stage, ending: asyncio.Task[dict[str, Any]], begin_again: Callable[[], asyncio.Task[dict[str, Any]]]
-) -> dict[str, Any]:
+    stage: Stage, asked: asyncio.Task[dict[str, Any]], ask_again: Callable[[], asyncio.Task[dict[str, Any]]]
+) -> ErrorCode:
     """The clock is ours and the log's threads are not: on a busy machine it runs ahead of them, and whoever waits is
     told to come again, as often as that happens."""
     for _ in range(TRIES):
-        stage.until(partial(_heals, stage, ending))
-        if ending.result()["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:
+        stage.until(partial(_heals, stage, asked))
+        if _code_of(asked.result()) != ErrorCode.CONCURRENT_TRANSACTIONS:
             break
-        ending = begin_again()
-    return ending.result()
+        asked = ask_again()
+    return _code_of(asked.result())
 
 
-def _heals(stage: Stage, ending: asyncio.Task[object]) -> bool:
+def _heals(stage: Stage, asked: asyncio.Task[object]) -> bool:
     stage.advance(1_000)
     stage.node.log.maintain()
-    return ending.done()
+    return asked.done()
 
 
-def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage) -> None:
-    producer = with_records(stage)
+@GENERATIONS
+def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage, generation: int) -> None:
+    producer = with_records(stage, generation)
     stage.files.fail("sync", OUTAGE)
-    ending = stage.begin(Api.END_TXN, producer.end_body(committed=True), 5)
-    stage.until(lambda: stage.get().status is Status.PREPARE_COMMIT)
+    assert not producer.end_soon(committed=True)
+    waiting = [begin_next(stage, producer), stage.begin(Api.END_TXN, producer.end_body(committed=False), 5)]
     stage.turn()
     for _ in range(6):
         stage.advance(1_000)
-    stage.until(ending.done)
-    assert ending.result()["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS
+    stage.until(lambda: all(each.done() for each in waiting))
+    assert {_code_of(each.result()) for each in waiting} == {ErrorCode.CONCURRENT_TRANSACTIONS}
     stage.files.heal()
-    begin_again = partial(stage.begin, Api.END_TXN, producer.end_body(committed=True), 5)
-    answer = _answer_at_last(stage, begin_again(), begin_again)
-    assert (answer["error_code"], answer["producer_epoch"]) == (ErrorCode.NONE, 1)
+    again = partial(begin_next, stage, producer)
+    assert _answer_at_last(stage, again(), again) == ErrorCode.NONE
     assert seen(stage) == ALL
+
+
+# --- who reads what is committed
+
+
+def held_back(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """The markers are not handed to the log before these are called."""
+    start, held = Ending.start, []
+    monkeypatch.setattr(Ending, "start", lambda ending: held.append(partial(start, ending)))
+    return held
+
+
+def begin_fetch(stage: Stage, number: int = 0, *, committed: bool = True, **limits: int) -> asyncio.Task[Any]:
+    body = fetch_body({"orders": {number: 0}}, isolation_level=int(committed), **limits)
+    return stage.begin(Api.FETCH, body, 11)
+
+
+def begin_list_offsets(stage: Stage, *, committed: bool) -> asyncio.Task[Any]:
+    latest = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    body = {"replica_id": -1, "isolation_level": int(committed), "topics": [{"name": "orders", "partitions": [latest]}]}
+    return stage.begin(Api.LIST_OFFSETS, body, 7)
+
+
+@GENERATIONS
+@OUTCOMES
+def test_an_end_is_answered_while_its_markers_are_on_their_way_and_readers_wait_for_them(
+    stage: Stage, generation: int, committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage, generation)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=committed)
+    fetches = [begin_fetch(stage), begin_fetch(stage, max_wait=500)]
+    offsets = [begin_list_offsets(stage, committed=True), begin_list_offsets(stage, committed=False)]
+    for _ in range(10):
+        stage.turn()
+    assert not any(each.done() for each in (*fetches, *offsets))
+    (start,) = held
+    start()
+    stage.until(lambda: all(each.done() for each in (*fetches, *offsets)))
+    for each in fetches:
+        (answer,) = each.result()["responses"][0]["partitions"]
+        assert values_in(answer["records"], answer["aborted_transactions"]) == outcome(committed=committed)[0]
+        assert answer["last_stable_offset"] == 2
+    assert [each.result()["topics"][0]["partitions"][0]["offset"] for each in offsets] == [2, 2]
+
+
+def test_those_who_read_something_else_do_not_wait_for_markers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = stage.producer()
+    assert not producer.write("orders", b"one")
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    others = [begin_fetch(stage, committed=False), begin_fetch(stage, 1)]
+    stage.until(lambda: all(each.done() for each in others))
+    held[0]()
+
+
+def test_readers_wait_for_markers_but_for_a_moment(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    waiting = [begin_fetch(stage), begin_list_offsets(stage, committed=True)]
+    stage.turn()
+    assert not any(each.done() for each in waiting)
+    stage.advance(1_000)
+    stage.until(lambda: all(each.done() for each in waiting))
+    assert stage.values() == []  # nor does who comes later wait again
+    held[0]()
+    stage.quiet()
+    assert stage.values() == [b"one"]
+
+
+def test_readers_do_not_wait_for_markers_that_an_ill_disk_refused(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = with_records(stage)
+    stage.files.fail("sync", OUTAGE)
+    assert not producer.end_soon(committed=True)
+    stage.until(lambda: "could not be written to" in caplog.text)
+    assert (stage.values(), stage.values(number=1)) == ([b"one"], [])
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    stage.advance(2_000)
+    stage.quiet()
+    assert seen(stage) == ALL
+
+
+# --- an outcome that gets lost
 
 
 def test_an_outcome_that_could_not_be_stored_is_none(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
