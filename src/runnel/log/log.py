@@ -129,7 +129,7 @@ class Log:
 
     def maintain(self) -> None:
         """What the background does once a second: heal, roll, and, each in its time, retention, checkpoints and
-        compaction.
+        compaction. With a checkpoint, memory that is free goes back to the system.
 
         Only partitions that were asked for are rolled and retained: of the others no settings are known.
         """
@@ -148,6 +148,7 @@ class Log:
         if now - self._checkpointed >= settings.checkpoint_ms:
             self._checkpointed = now
             self.checkpoint()
+            self._home.tails.give_back()
         self._compaction.care()
 
     def checkpoint(self) -> None:

@@ -1,7 +1,8 @@
 """The newest batches of all partitions in memory, so that readers at the end touch no disk.
 
 All partitions share one budget. When it is used up, the partition that was written longest ago gives up its oldest
-batches, so idle partitions cost nothing for long.
+batches, so idle partitions cost nothing for long. What they held goes back to the system from time to time: after large
+batches there may come small ones, for which the allocator would take memory elsewhere.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from runnel.files import Buffer
+from runnel.free_memory import give_back
 
 Parts = tuple[Buffer, ...]  # of one batch
 OVERHEAD = 512  # bytes that a batch costs beside its own: the objects that hold it, and what came in around it
+MUCH = 4 * 1024 * 1024  # bytes
 
 
 class Tail:
@@ -36,9 +39,11 @@ class Tail:
 
 
 class TailCache:
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, give_back: Callable[[], object] = give_back) -> None:
         self._budget = budget
+        self._give_back = give_back
         self._used = 0
+        self._given_up = 0  # bytes, since memory was given back
         self._tails: OrderedDict[str, Tail] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -84,10 +89,21 @@ class TailCache:
             if tail is not None:
                 self._used -= tail.cost
 
+    def give_back(self) -> None:
+        """To the system, if much was given up since the last time."""
+        with self._lock:
+            much = self._given_up >= MUCH
+            if much:
+                self._given_up = 0
+        if much:
+            self._give_back()
+
     def _make_room(self) -> None:
         name, tail = next(iter(self._tails.items()))
         # Dropping from the front of a list moves all that is behind: so drop a quarter at once.
-        self._used -= tail.drop_first(max(2, len(tail.batches) // 4))
+        freed = tail.drop_first(max(2, len(tail.batches) // 4))
+        self._used -= freed
+        self._given_up += freed
         if len(tail.batches) <= 1:
             self._used -= tail.cost
             del self._tails[name]

@@ -1,5 +1,7 @@
+import pytest
+
 from runnel.log import Record
-from runnel.log.tail import OVERHEAD, TailCache
+from runnel.log.tail import MUCH, OVERHEAD, TailCache
 from tests.unit.log.stage import Stage, batch, fill, offsets
 
 NAME = "orders-0"
@@ -96,7 +98,34 @@ def test_a_forgotten_partition_frees_its_bytes() -> None:
     assert tails._used == 0
 
 
+def test_memory_goes_back_to_the_system_once_much_was_given_up() -> None:
+    asked = []
+    tails = TailCache(MUCH, lambda: asked.append(True))
+    tails.add(NAME, 0, [(bytes(MUCH - OVERHEAD),)], [1])
+    tails.give_back()
+    assert asked == []
+
+    tails.add("other-0", 0, [(b"x",)], [1])
+    tails.give_back()
+    tails.give_back()
+
+    assert asked == [True]
+
+
 # --- in a log
+
+
+def test_memory_goes_back_to_the_system_at_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(TailCache, "give_back", lambda tails: asked.append(tails))
+    stage = Stage(checkpoint_ms=60_000)
+    stage.log.maintain()
+    assert asked == []
+
+    stage.clock.advance(60_000)
+    stage.log.maintain()
+
+    assert len(asked) == 1
 
 
 def test_reads_at_the_end_touch_no_disk() -> None:
