@@ -32,7 +32,9 @@ from runnel.views.store import Keep
 
 FILE_NAME = "views.sqlite"
 PATIENCE = 60.0
-CACHE_KIB = 16 * 1024  # each app has one of its own, which grows up to this
+CACHE_KIB = 8 * 1024  # each app has one of its own, which grows up to this
+LARGE_CACHE_KIB = 16 * 1024  # with less, pages of a large batch would be written twice
+LARGE_BATCH = 10_000  # rows
 ROWS_AT_ONCE = 50_000
 MAIN, TEMPORARY = "main.", "temp."
 BY_NUMBER = "runnel_by_number"  # an order of our readers' own
@@ -99,6 +101,7 @@ class SqliteDatabase:
 
     @contextmanager
     def staged(self, layout: Layout, statements: Statements, batch: Batch) -> Iterator[None]:
+        self._make_room(batch.table.num_rows)
         self._stage(layout, statements, batch)
         try:
             with self._transaction("BEGIN IMMEDIATE"):
@@ -162,8 +165,12 @@ class SqliteDatabase:
                 self.run("PRAGMA journal_mode = WAL")
         self.run("PRAGMA synchronous = FULL")
         self.run("PRAGMA legacy_alter_table = ON")  # SQL views of others go by the name of a table, whichever has it
-        self.run(f"PRAGMA cache_size = -{CACHE_KIB}")
-        self.run(f"PRAGMA temp.cache_size = -{CACHE_KIB}")
+        self._make_room(0)
+        self.run(f"PRAGMA temp.cache_size = -{LARGE_CACHE_KIB}")
+
+    def _make_room(self, rows: int) -> None:
+        """In memory, for the pages that a batch of so many rows may touch. What a larger one had more is given up."""
+        self.run(f"PRAGMA cache_size = -{LARGE_CACHE_KIB if rows >= LARGE_BATCH else CACHE_KIB}")
 
     def _stage(self, layout: Layout, statements: Statements, batch: Batch) -> None:
         """The temporary tables are our own, so this holds up nobody."""

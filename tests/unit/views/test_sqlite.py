@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.views.errors import NameTaken, StoreFull, StoreLocked, StoreRefused
-from runnel.views.sqlite import SqliteStore
+from runnel.views.sqlite import CACHE_KIB, LARGE_BATCH, LARGE_CACHE_KIB, SqliteStore
 from runnel.views.store import Declared, Marker
 
 NOBODY = 65_534
@@ -41,6 +41,19 @@ def test_the_directory_is_made_when_a_view_is_claimed_and_not_before(store, path
         assert not path.parent.exists()
         writer.claim()
     assert path.exists()
+
+
+def test_a_large_batch_has_a_larger_cache_which_goes_with_the_next_small_one(store):
+    def cache() -> int:
+        return -writer._database.run("PRAGMA cache_size")[0][0]
+
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        assert cache() == CACHE_KIB
+        writer.apply(rows(LARGE_BATCH), marker(0))
+        assert cache() == LARGE_CACHE_KIB
+        writer.apply(rows(LARGE_BATCH - 1), marker(1))
+        assert cache() == CACHE_KIB
 
 
 def test_a_full_store_is_an_error_and_nothing_is_applied(store):
