@@ -35,7 +35,15 @@ class AtWork(NamedTuple):
 
 def opened(options: Options) -> Source:
     """The database. Raises if something that is asked for is not there; nothing is made in it."""
-    source = open_source(options.url, options.name, options.selection, binary=options.binary, own=options.own)
+    options.choice.ask(())  # what was asked for while it ran is known when it is at work
+    source = open_source(
+        options.url,
+        options.name,
+        options.selection,
+        chosen=options.choice.has,
+        binary=options.binary,
+        own=options.own,
+    )
     try:
         if options.outbox is not None:
             check(options.outbox, source, options.selection)
@@ -53,6 +61,7 @@ def at_work(
         options.topic_prefix,
         source,
         options.selection,
+        choice=options.choice,
         schemas=options.schemas,
         outbox=options.outbox,
         schema_changes=options.schema_changes,

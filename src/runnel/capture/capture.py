@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from runnel.capture.choice import asked_since, shown
 from runnel.capture.chosen import (
     Mode,
     Reading,
@@ -26,6 +27,7 @@ from runnel.capture.chosen import (
     remembered,
     streaming_from,
     tables_of,
+    until_ended,
     until_one_came,
     with_new,
     with_tables_of,
@@ -34,14 +36,21 @@ from runnel.capture.chosen import (
     without_unchosen,
 )
 from runnel.capture.envelope import Envelope
-from runnel.capture.errors import ChosenOtherwise, OtherCapture, SameTopic, TooLongWithoutKey
+from runnel.capture.errors import (
+    BrokenSignal,
+    ChosenOtherwise,
+    OtherCapture,
+    SameTopic,
+    TableMissing,
+    TooLongWithoutKey,
+)
 from runnel.capture.events import Again, Event, Mark, Position
 from runnel.capture.incremental import Incremental, missed
 from runnel.capture.moved import Moved
 from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
-from runnel.capture.signals import ask_for, heeded
+from runnel.capture.signals import Choose, ask_for, heeded, until_choice
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
 from runnel.capture.source import Changes, Snapshot, Source, recognize
 from runnel.capture.state import State, TableState
@@ -49,7 +58,7 @@ from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
 from runnel.client.errors import Overdue
 from runnel.durable import durable
-from runnel.errors import Transient
+from runnel.errors import Permanent, Transient
 from runnel.stop_request import StopRequest
 
 logger = logging.getLogger(__name__)
@@ -96,6 +105,8 @@ class Capture:
         self._moved = Moved(source)
         self._stop = StopRequest()
         self._written = self._beaten = self._looked = 0
+        self._is_asked = False  # to add or remove tables, as soon as it is between transactions
+        self._said = self.state.asked
 
     def stop(self) -> None:
         """Let `run` end after what it is at. From any thread, or from a signal's handler."""
@@ -126,16 +137,20 @@ class Capture:
         """Take over, and read what is left to be read of the tables before the changes."""
         self.state = self._publisher.open()
         self._envelope.recall(self._publisher.written)
+        self._take_choice()
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
             recognize(self._source, self.state.position, self.state.tables)
+            self._refuse_no_tables()
             self._refuse_fewer_tables(self.state.position)
             self._finish_transaction(self.state.position)
             if self._stop.is_set():
                 return
             self._keep(without_unchosen(self.state, self._envelope.has))
             self._keep(remembered(self.state, self._source, self._envelope))  # for what `prepare` must not take away
+            if self.state.is_between and self._heed_choice():
+                raise BeginAgain
         position = self._source.prepare()
         if self.state.position is not None:
             self._refuse_same_topics(map(str, self._source.tables()))
@@ -144,6 +159,25 @@ class Capture:
             self._begin_streaming(position)
         if self.state.position is None or self.state.needs_snapshot:
             self._take_snapshot()
+
+    def _take_choice(self) -> None:
+        """What was asked for while it ran, which a new process does not know."""
+        self._is_asked = False
+        self._envelope.choice.ask(self.state.asked)
+        if self.state.asked != self._said:
+            self._said = self.state.asked
+            logger.warning(
+                "capture %s: tables were asked for while it ran, whatever it was started with: %s",
+                self.name,
+                shown(self.state.asked) or "none",
+            )
+
+    def _refuse_no_tables(self) -> None:
+        """A choice that fits neither what was captured nor anything else. What was removed is forgotten before."""
+        if not self.state.tables or any(map(self._envelope.has, self.state.tables)) or self._source.tables():
+            return
+        known = [str(table) for table in self._source.known()]
+        raise TableMissing("any of those that are chosen", self._source.database, known)
 
     def _refuse_fewer_tables(self, position: Position) -> None:
         """The place inside of a transaction is a number of events, which those that are not told do not count for."""
@@ -166,6 +200,46 @@ class Capture:
     def _tell_rest(self, changes: Changes, position: Position) -> None:
         narrowed = Narrowed(changes, position.index, self.state.tables, self._is_read_anew)
         self._tell_before_reading(narrowed, position, lambda: self.state.is_between)
+
+    # --- tables that are added and removed
+
+    def _heed_choice(self) -> bool:
+        """A signal that adds or removes tables, if it is the next one; whether it was. It takes effect in the state,
+        with the offset behind it. What cannot be done is told, and passed over.
+        """
+        records, _ = self._publisher.signals.behind(self.state.signals)
+        before, asked = until_choice(records, self.name)
+        if before or asked is None:
+            return False
+        choice = self._envelope.choice
+        try:
+            choice.ask(asked_since(self.state.asked, asked.words))
+            self._check_choice(asked)
+        except Permanent as error:
+            choice.ask(self.state.asked)
+            self._source.prepare()  # what was made for it is taken back; what is not its fault is raised
+            logger.error("capture %s passes over a signal: %s", self.name, error)
+        state = replace(self.state, asked=choice.asked, signals=records[0].end)
+        self._keep(without_unchosen(state, self._envelope.has))
+        return True
+
+    def _check_choice(self, asked: Choose) -> None:
+        there = self._source.known()
+        for each in asked.tables:
+            one = replace(asked, tables=(each,))
+            if not any(map(one.fits, there)) and not any(one.fits(_id(name)) for name in self.state.tables):
+                raise TableMissing(each, self._source.database, [str(table) for table in there])
+        tables = self._source.tables()
+        chosen = [table for table in tables if asked.fits(table)]
+        if not asked.is_added:
+            if chosen:
+                raise BrokenSignal("the source of this capture was opened with a choice that does not change")
+            return
+        self._refuse_same_topics(map(str, tables))
+        for table in chosen:
+            if str(table) not in self.state.tables:
+                self._envelope.check(self._source.table(table))
+        self._source.prepare()
 
     def _begin_streaming(self, position: Position) -> None:
         tables = list(tables_of(self._source))
@@ -289,7 +363,7 @@ class Capture:
         """Two tables whose topics have the same name would be one to those who read it."""
         named: dict[str, str] = {}
         for name in tables:
-            topic = self._envelope.topic(TableId(*name.split(".", 1)))
+            topic = self._envelope.topic(_id(name))
             if named.setdefault(topic, name) != name:
                 raise SameTopic(name, named[topic], topic)
 
@@ -325,7 +399,8 @@ class Capture:
 
     def _heed_signals(self) -> bool:
         """They take effect in the state, together with the offset behind them. Not so if they ask for tables that were
-        not there when this began: those are looked for first, by beginning again.
+        not there when this began: those are looked for first, by beginning again. Nor those that add or remove tables,
+        with what is behind them: they are heeded by beginning again, between transactions.
         """
         now = self._micros()
         if now - self._looked < SIGNAL_MICROS:
@@ -334,13 +409,16 @@ class Capture:
         records, end = self._publisher.signals.behind(self.state.signals)
         if end == self.state.signals:
             return True
-        tables = self._source.tables()
-        if ask_for(records, self.name, [table for table in tables if str(table) not in self.state.tables]):
-            self._looked = 0
-            return False
-        state = heeded(records, self.name, self.state, tables, self._source.table)
-        self._keep(replace(state, signals=end))
-        return True
+        before, asked = until_choice(records, self.name)
+        self._is_asked = asked is not None
+        if before or asked is None:
+            tables = self._source.tables()
+            if ask_for(before, self.name, [table for table in tables if str(table) not in self.state.tables]):
+                self._looked = 0
+                return False
+            state = heeded(before, self.name, self.state, tables, self._source.table)
+            self._keep(replace(state, signals=end if asked is None else before[-1].end))
+        return not (self._is_asked and self.state.is_between)
 
     def _read_on(self, reading: Incremental) -> None:
         self._keep(reading.ask(self.state, self._micros()))
@@ -357,7 +435,9 @@ class Capture:
         """These events into the topics, and the position behind them."""
         now, out = self._micros(), Outgoing()
         events = without_parts(events, self.state, self._is_read_anew)
-        events, has_come = until_one_came(events, awaited)
+        events, is_over = until_one_came(events, awaited)
+        if self._is_asked and not is_over:
+            events, is_over = until_ended(events)
         events = self._moved.completed(events, self.state)
         if reading is not None and reading.is_active:
             position, state = self._told_beside(events, stream, reading, out, now)
@@ -370,7 +450,7 @@ class Capture:
         if is_due:
             self._envelope.heartbeat(now, out)
         # A reading with nothing for us moves the position on. To write that each time would be much about nothing.
-        is_worth_it = must_write or has_come or now - self._written >= IDLE_MICROS
+        is_worth_it = must_write or is_over or now - self._written >= IDLE_MICROS
         if out.records or state is not self.state or (is_worth_it and position != self.state.position):
             before = self.state.position
             self._publish(out, state.at(position))
@@ -379,7 +459,7 @@ class Capture:
             if before is None or before.at != position.at:
                 with durable("capture.confirm"):
                     self._source.confirm(position)
-        if has_come:
+        if is_over:
             raise BeginAgain
 
     def _is_read_anew(self, table: TableId) -> bool:
@@ -413,7 +493,13 @@ class Capture:
 
     def _timed(self, state: State) -> State:
         """With when it is written, and how late the last change is of which it tells first."""
+        state = replace(state, prefix=self._envelope.prefix)
         now, committed = self._micros(), self._envelope.lag.told
         if committed in (0, self.state.committed):
             return replace(state, written=now)
         return replace(state, written=now, committed=committed, late=max(0, now - committed))
+
+
+def _id(name: str) -> TableId:
+    """Of a table by its whole name; a dot in the schema does no harm here."""
+    return TableId(*name.split(".", 1))

@@ -190,6 +190,14 @@ def until_one_came(events: Sequence[Event], awaited: Container[str] = ()) -> tup
     return events, has_come
 
 
+def until_ended(events: Sequence[Event]) -> tuple[Sequence[Event], bool]:
+    """The events to the end of the first transaction, and whether one ends."""
+    for place, event in enumerate(events):
+        if isinstance(event, Ended):
+            return events[: place + 1], True
+    return events, False
+
+
 def without_parts(events: Sequence[Event], state: State, is_read: Callable[[TableId], bool]) -> Sequence[Event]:
     """Where rows came or went with a part of a table, and it is not to be read anew at once: either when it is through,
     or never.

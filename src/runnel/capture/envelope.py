@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from runnel.capture.choice import Choice
 from runnel.capture.connect_schemas import Schema, field, fields, struct, wrapped
 from runnel.capture.events import Came, Change, Gone, Message, Truncated
 from runnel.capture.forms import quoted
@@ -76,16 +77,19 @@ class Envelope:
         source: Source,
         selection: Selection,
         *,
+        choice: Choice | None = None,
         schemas: bool = False,
         tombstones: bool = True,
         outbox: Outbox | None = None,
         schema_changes: bool = False,
     ) -> None:
-        """`schema_changes` asks for the topic of the tables' definitions, which is called as the prefix."""
+        """`choice` is the source's, of this selection; None: tables are neither added nor removed while it runs.
+        `schema_changes` asks for the topic of the tables' definitions, which is called as the prefix."""
         self.prefix = prefix
         self.schemas = schemas
         self._tombstones = tombstones
         self._selection = selection
+        self.choice = choice or Choice(selection)
         self._connector = source.connector
         self._database = quoted(source.database)
         self._has_schemas = source.has_schemas
@@ -105,7 +109,11 @@ class Envelope:
 
     def has(self, table: str) -> bool:
         """Whether a table, as `schema.table`, is chosen."""
-        return self._selection.has(TableId(*table.split(".", 1)))
+        return self.choice.has(TableId(*table.split(".", 1)))
+
+    def check(self, table: Table) -> None:
+        """InvalidChoice, if what was chosen of it is not there."""
+        Shape(self._selection.of(table), self.topic(table.id), self)
 
     def recall(self, read: Read) -> None:
         """Know again what a former life has told of tables; `read` gives the committed records of a topic."""

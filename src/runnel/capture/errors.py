@@ -212,7 +212,7 @@ class BrokenSignal(Permanent):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"a signal cannot be heeded: {reason}",
-            hint="`runnel capture snapshot`, `pause`, `resume` and `stop` write signals as they must be",
+            hint="`runnel capture snapshot`, `pause`, `resume`, `stop` and `tables` write signals as they must be",
         )
         self.reason = reason
 

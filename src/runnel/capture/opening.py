@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from runnel.capture.errors import ModeUnknown, OptionUnknown, TableMissing, UnknownAddress
 from runnel.capture.forms import Binary, Decimals
@@ -15,6 +15,9 @@ from runnel.capture.names import check_name
 from runnel.capture.selection import Selection
 from runnel.capture.source import Source
 from runnel.capture.sqlite import SqliteSource
+from runnel.capture.tables import TableId
+
+Chosen: TypeAlias = Callable[[TableId], bool]
 
 
 def open_source(
@@ -22,11 +25,12 @@ def open_source(
     name: str,
     selection: Selection,
     *,
+    chosen: Chosen | None = None,
     binary: Binary = Binary.BYTES,
     own: Mapping[str, str] | None = None,
 ) -> Source:
     """As `source_of`. Raises if a table that is asked for is not there."""
-    source = source_of(address, name, selection, binary=binary, own=own)
+    source = source_of(address, name, selection, chosen=chosen, binary=binary, own=own)
     tables = source.tables()
     for expression in selection.unmatched(tables):
         raise TableMissing(expression, source.database, [str(table) for table in source.known()])
@@ -42,10 +46,12 @@ def source_of(
     name: str,
     selection: Selection,
     *,
+    chosen: Chosen | None = None,
     binary: Binary = Binary.BYTES,
     own: Mapping[str, str] | None = None,
 ) -> Source:
-    """`own` are options that not every kind of database has, see OPTIONS, as people type them."""
+    """`chosen` says which tables are captured where that may change, such as `Choice.has`; else it is the selection.
+    `own` are options that not every kind of database has, see OPTIONS, as people type them."""
     check_name("name", name)
     scheme, _, place = address.partition(":")
     if scheme not in SCHEMES:
@@ -53,7 +59,7 @@ def source_of(
             raise UnknownAddress(scheme, sorted(SCHEMES))
         scheme, place = "sqlite", address
     _check_options(scheme, own or {})
-    return SCHEMES[scheme](place, name, selection, binary, **(own or {}))
+    return SCHEMES[scheme](place, name, chosen or selection.has, binary, **(own or {}))
 
 
 def kind_of(address: str) -> str:
@@ -74,26 +80,26 @@ def _check_options(scheme: str, own: Mapping[str, str]) -> None:
             raise OptionUnknown(scheme, option, list(known))
 
 
-def _sqlite(place: str, name: str, selection: Selection, binary: Binary) -> Source:
-    return SqliteSource(place.removeprefix("//"), name, selection.has, binary=binary)
+def _sqlite(place: str, name: str, chosen: Chosen, binary: Binary) -> Source:
+    return SqliteSource(place.removeprefix("//"), name, chosen, binary=binary)
 
 
-def _postgres(place: str, name: str, selection: Selection, binary: Binary, **own: Any) -> Source:
+def _postgres(place: str, name: str, chosen: Chosen, binary: Binary, **own: Any) -> Source:
     # who has SQLite need not wait for psycopg
     from runnel.capture.postgres.forms import Times  # noqa: PLC0415
     from runnel.capture.postgres.source import open_source  # noqa: PLC0415
 
     options = _with_modes("PostgreSQL", own, {"decimals": Decimals, "times": Times})
-    return open_source(f"postgresql:{place}", name, selection.has, binary=binary, **options)
+    return open_source(f"postgresql:{place}", name, chosen, binary=binary, **options)
 
 
-def _mariadb(place: str, name: str, selection: Selection, binary: Binary, **own: Any) -> Source:
+def _mariadb(place: str, name: str, chosen: Chosen, binary: Binary, **own: Any) -> Source:
     # who has SQLite need not wait for PyMySQL
     from runnel.capture.mariadb.forms import Times  # noqa: PLC0415
     from runnel.capture.mariadb.source import open_source  # noqa: PLC0415
 
     options = _with_modes("MariaDB", own, {"decimals": Decimals, "times": Times})
-    return open_source(f"mariadb:{place}", name, selection.has, binary=binary, **options)
+    return open_source(f"mariadb:{place}", name, chosen, binary=binary, **options)
 
 
 def _with_modes(kind: str, own: Mapping[str, str], modes: Mapping[str, type[Enum]]) -> dict[str, Any]:

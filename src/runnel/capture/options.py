@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
+from runnel.capture.choice import Choice
 from runnel.capture.forms import Binary, Decimals
 from runnel.capture.names import check_name
 from runnel.capture.outbox import Outbox
@@ -55,6 +57,11 @@ class Options:
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_name("prefix", self.topic_prefix)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The one that the source and the envelope of this capture ask."""
+        return Choice(self.selection)
 
     @property
     def topic_prefix(self) -> str:

@@ -8,8 +8,14 @@ Debezium's signals: the key is the capture's name, the value is JSON.
     {"type": "pause-snapshot"}
     {"type": "resume-snapshot"}
 
+And our own, by which tables are captured that were not before, or not any more:
+
+    {"type": "add-tables", "data": {"data-collections": ["main.orders"]}}
+    {"type": "remove-tables", "data": {"data-collections": ["main.orders"]}}
+
 Tables are named by expressions for whole names, as `Selection` has them. What becomes of a signal is a change of the
-capture's state, and the offset behind it is part of that state: each takes effect once, in its order.
+capture's state, and the offset behind it is part of that state: each takes effect once, in its order. Those that add or
+remove tables wait until the capture is between two transactions, and those behind them wait with them.
 """
 
 from __future__ import annotations
@@ -19,8 +25,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from runnel.capture.choice import Asked
 from runnel.capture.errors import BrokenSignal, InvalidChoice, NoKey, TableMissing
 from runnel.capture.incremental import stopped, to_be_read
 from runnel.capture.names import SIGNALS
@@ -36,7 +44,13 @@ logger = logging.getLogger(__name__)
 CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 INCREMENTAL: Final = "incremental"
 
-Received: TypeAlias = tuple[bytes | None, bytes | None]
+
+class Received(NamedTuple):
+    """A record, and the offset behind it."""
+
+    key: bytes | None
+    value: bytes | None
+    end: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,22 @@ class Pause:
     is_paused: bool
 
 
-Signal: TypeAlias = Execute | Stop | Pause
+@dataclass(frozen=True)
+class Choose:
+    """Capture these tables from now on, or no more."""
+
+    tables: tuple[str, ...]
+    is_added: bool
+
+    def fits(self, table: TableId) -> bool:
+        return _fits(self.tables, table)
+
+    @property
+    def words(self) -> list[Asked]:
+        return [Asked(each, self.is_added) for each in self.tables]
+
+
+Signal: TypeAlias = Execute | Stop | Pause | Choose
 
 
 def signals_topic(name: str) -> str:
@@ -85,7 +114,8 @@ class Signals:
         start = positions.earliest(self._cluster, [place])[place]
         if end < offset:  # somebody has made the topic anew: what is in it was not seen
             offset = start
-        return list(committed_between(self._cluster, place, max(start, offset), end)), end
+        found = committed_between(self._cluster, place, max(start, offset), end)
+        return [Received(key, value, number + 1) for number, key, value in found], end
 
 
 def parse(key: bytes | None, value: bytes | None, name: str) -> Signal:
@@ -112,12 +142,12 @@ def heeded(
     tables: Sequence[TableId],
     table: Callable[[TableId], Table],
 ) -> State:
-    """The state that these signals lead to; `tables` are those that are captured. One that is broken is told of, and
-    passed over.
+    """The state that these signals lead to, none of which adds or removes tables; `tables` are those that are captured.
+    One that is broken is told of, and passed over.
     """
-    for key, value in records:
+    for record in records:
         try:
-            state = _after(parse(key, value, name), state, tables, table)
+            state = _after(parse(*record[:2], name), state, tables, table)
         except (BrokenSignal, InvalidChoice) as error:
             logger.error("capture %s passes over a signal: %s", name, error)
     return state
@@ -125,12 +155,22 @@ def heeded(
 
 def ask_for(records: Iterable[Received], name: str, tables: Sequence[TableId]) -> bool:
     """Whether a signal asks for one of these tables to be read."""
-    for key, value in records:
+    for record in records:
         with suppress(BrokenSignal, InvalidChoice):
-            signal = parse(key, value, name)
+            signal = parse(*record[:2], name)
             if isinstance(signal, Execute) and any(_fits(signal.tables, each) for each in tables):
                 return True
     return False
+
+
+def until_choice(records: Sequence[Received], name: str) -> tuple[Sequence[Received], Choose | None]:
+    """The records before the first one that adds or removes tables, and what that one asks for."""
+    for place, record in enumerate(records):
+        with suppress(BrokenSignal, InvalidChoice):
+            signal = parse(*record[:2], name)
+            if isinstance(signal, Choose):
+                return records[:place], signal
+    return records, None
 
 
 # --- inside
@@ -141,6 +181,7 @@ def _after(signal: Signal, state: State, tables: Sequence[TableId], table: Calla
         return replace(state, is_paused=signal.is_paused)
     if isinstance(signal, Stop):
         return _stopped(signal, state)
+    assert isinstance(signal, Execute)  # the others are heeded between transactions
     found = [each for each in tables if _fits(signal.tables, each)]
     if not found:
         raise BrokenSignal(f"no captured table is called {', '.join(signal.tables)}")
@@ -183,13 +224,22 @@ def _id(name: str) -> TableId:
 
 def _execute(data: Mapping[str, Any]) -> Signal:
     _refuse_other_kinds(data)
-    tables = _texts(data.get("data-collections"), "data-collections")
-    if not tables:
-        raise BrokenSignal("it names no data-collections")
+    tables = _named(data)
     conditions = data.get("additional-conditions") or []
     if not isinstance(conditions, list) or not all(isinstance(each, dict) for each in conditions):
         raise BrokenSignal("its additional-conditions are no list of objects")
     return Execute(tables, tuple((_text(each, "data-collection"), _text(each, "filter")) for each in conditions))
+
+
+def _choose(data: Mapping[str, Any], *, is_added: bool) -> Signal:
+    return Choose(_named(data), is_added)
+
+
+def _named(data: Mapping[str, Any]) -> tuple[str, ...]:
+    tables = _texts(data.get("data-collections"), "data-collections")
+    if not tables:
+        raise BrokenSignal("it names no data-collections")
+    return tables
 
 
 def _stop(data: Mapping[str, Any]) -> Signal:
@@ -229,4 +279,6 @@ KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Signal]]] = {
     "stop-snapshot": _stop,
     "pause-snapshot": lambda _: Pause(True),
     "resume-snapshot": lambda _: Pause(False),
+    "add-tables": partial(_choose, is_added=True),
+    "remove-tables": partial(_choose, is_added=False),
 }

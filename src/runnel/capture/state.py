@@ -1,7 +1,9 @@
-"""How far a capture is: records of a compacted topic, `runnel.capture.<name>`, of one partition.
+r"""How far a capture is: records of a compacted topic, `runnel.capture.<name>`, of one partition.
 
     position             {"connector": "sqlite", "at": {...}, "index": 0, "step": 12, "written": 1763360407000000}
     signals              {"offset": 3, "paused": false}
+    asked                [{"tables": "main\\.orders", "added": true}]
+    topics               {"prefix": "shop"}
     table:main.orders    {"state": "reading", "key": [4711], "rows": 4711}
     table:main.items     {"state": "reading", "by": "chunks", "key": [9], "columns": ["id int64"], "rows": 9}
     table:main.clicks    {"state": "complete", "rows": 99, "since": {...}, "number": 16385}
@@ -11,6 +13,7 @@ whoever does not know whether the last one was committed can look. `written` is 
 1970; `committed` beside it is when the last transaction of the database was that was told, and `late` how many
 microseconds later it was written. A table's `since` is the position from which on its
 topic is complete: all rows of a snapshot there, and every change behind it.
+`asked` are the tables that were added and removed while it ran.
 A table's `number` is the database's own: another table of the same name has another one.
 
 A table is `pending` before its first row is read, `reading`, and then `complete`. One of which some rows were read and
@@ -21,10 +24,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from runnel.capture.choice import Asked
 from runnel.capture.events import Position
 from runnel.capture.lag import PACE_SECONDS, SECOND, Pace, pace_of
 from runnel.capture.tables import Row, TableId
@@ -33,6 +37,8 @@ from runnel.client.committed import committed
 
 POSITION = "position"
 SIGNALS = "signals"
+ASKED = "asked"
+TOPICS = "topics"
 OF_TABLE = "table:"
 BYTES = "base64"  # what stands for bytes in a key that is kept
 CHUNKS = "chunks"
@@ -108,8 +114,9 @@ class TableState:
 @dataclass(frozen=True)
 class State:
     """`connector` is "" and `position` None before anything was written. `signals` is the offset behind the last signal
-    that took effect; `is_paused` says that no chunks are to be read. `written`, `committed` and `late` are for people,
-    0 where they are not known.
+    that took effect; `is_paused` says that no chunks are to be read. `asked` is what a `Choice` has beside what was
+    chosen at the start. `written`, `committed`, `late`, and the `prefix` of the topics, are for people, 0 and "" where
+    they are not known.
     """
 
     connector: str = ""
@@ -118,6 +125,8 @@ class State:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     signals: int = 0
     is_paused: bool = False
+    asked: tuple[Asked, ...] = ()
+    prefix: str = field(default="", compare=False)
     written: int = field(default=0, compare=False)
     committed: int = field(default=0, compare=False)
     late: int = field(default=0, compare=False)
@@ -167,6 +176,10 @@ class State:
         yield POSITION, _json(told | {name: micros for name, micros in times.items() if micros})
         if (self.signals, self.is_paused) != (before.signals, before.is_paused):
             yield SIGNALS, _json({"offset": self.signals, "paused": self.is_paused})
+        if self.asked != before.asked:
+            yield ASKED, _json([{"tables": each.expression, "added": each.is_added} for each in self.asked])
+        if self.prefix != before.prefix:
+            yield TOPICS, _json({"prefix": self.prefix})
         for name, table in self.tables.items():
             if before.tables.get(name) != table:
                 yield f"{OF_TABLE}{name}", table.to_json()
@@ -220,7 +233,11 @@ def _state(told: Mapping[str, bytes | None]) -> State:
     signals = json.loads(told.get(SIGNALS) or '{"offset":0,"paused":false}')
     at = Position(found["at"], found["index"])
     times = {name: found.get(name, 0) for name in ("written", "committed", "late")}
-    return State(found["connector"], at, found["step"], tables, signals["offset"], signals["paused"], **times)
+    asked = tuple(Asked(each["tables"], each["added"]) for each in json.loads(told.get(ASKED) or "[]"))
+    prefix = json.loads(told.get(TOPICS) or '{"prefix":""}')["prefix"]
+    return State(
+        found["connector"], at, found["step"], tables, signals["offset"], signals["paused"], asked, prefix, **times
+    )
 
 
 def _kept(value: Any) -> Any:
@@ -231,5 +248,5 @@ def _taken(value: Any) -> Any:
     return b64decode(value[BYTES]) if isinstance(value, dict) else value
 
 
-def _json(told: Mapping[str, Any]) -> str:
+def _json(told: Mapping[str, Any] | Sequence[Any]) -> str:
     return json.dumps(told, separators=(",", ":"))

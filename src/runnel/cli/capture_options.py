@@ -32,6 +32,10 @@ Tables = Annotated[
 WithoutTables = Annotated[
     list[str], typer.Option("--without-tables", metavar="TABLE", help="Leave these out; repeatable.")
 ]
+Add = Annotated[
+    list[str], typer.Option("--add", metavar="TABLE", help="Capture it, or all that an expression fits; repeatable.")
+]
+Remove = Annotated[list[str], typer.Option("--remove", metavar="TABLE", help="Capture it no more; repeatable.")]
 Columns = Annotated[
     list[str], typer.Option("--columns", metavar="COLUMN", help="Only these, as TABLE.COLUMN; repeatable.")
 ]

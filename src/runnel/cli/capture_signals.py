@@ -1,4 +1,7 @@
-"""`runnel capture snapshot`, `pause`, `resume` and `stop`: what is asked of a capture that runs, written as signals."""
+"""`runnel capture snapshot`, `pause`, `resume`, `stop` and `tables`: what is asked of a capture that runs.
+
+They are written to its topic, and heeded by the capture.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from typing import Any
 
 from runnel.capture.errors import NothingCaptured
 from runnel.capture.names import check_name
-from runnel.capture.selection import table_expression
+from runnel.capture.outgoing import topic_of_table
+from runnel.capture.selection import compiled, table_expression
 from runnel.capture.signals import CONFIGS, signals_topic
-from runnel.capture.state import read_state
-from runnel.cli.capture_options import Name, Tables, WhereSql
-from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from runnel.capture.state import State, read_state
+from runnel.capture.tables import TableId
+from runnel.cli.capture_options import Add, Name, Remove, Tables, WhereSql
+from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from runnel.cli.tables import print_json, print_table
 from runnel.client import Admin, Producer, TopicExists
 from runnel.client.cluster import Cluster
 
@@ -49,12 +55,56 @@ def stop(name: Name, tables: Tables = [], bootstrap: Bootstrap = DEFAULT_BOOTSTR
     _signal(name, bootstrap, "stop-snapshot", {"data-collections": named, "type": "incremental"})
 
 
-def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None = None) -> None:
+def tables(
+    name: Name,
+    add: Add = [],  # noqa: B006
+    remove: Remove = [],  # noqa: B006
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show the tables of a capture; or add some to it, and remove some from it, while it runs."""
+    asked = {"add-tables": _expressions(add), "remove-tables": _expressions(remove)}
+    for kind, named in asked.items():
+        if named:
+            _signal(name, bootstrap, kind, {"data-collections": named})
+    if not add and not remove:
+        _show(name, _state(name, bootstrap), as_json=as_json)
+
+
+def _expressions(given: list[str]) -> list[str]:
+    """InvalidChoice, if one is none: whoever asks is to know, and not the capture's log alone."""
+    named = [table_expression(each) for each in given]
+    for each in named:
+        compiled("table", each)
+    return named
+
+
+def _show(name: str, state: State, *, as_json: bool) -> None:
+    columns = ["table", "topic", "state"]
+    prefix = state.prefix or name
+    found = [
+        dict(zip(columns, (each, topic_of_table(prefix, TableId(*each.split(".", 1))), told.state), strict=True))
+        for each, told in sorted(state.tables.items())
+    ]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(columns, [[each[column] for column in columns] for each in found])
+
+
+def _state(name: str, bootstrap: str) -> State:
+    """NothingCaptured, if it has written nothing."""
     check_name("name", name)
     with Cluster(bootstrap) as cluster:
         cluster.reach()
-        if read_state(cluster, name).position is None:
-            raise NothingCaptured(name)
+        state = read_state(cluster, name)
+    if state.position is None:
+        raise NothingCaptured(name)
+    return state
+
+
+def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None = None) -> None:
+    _state(name, bootstrap)
     topic = signals_topic(name)
     with Admin(bootstrap) as admin, suppress(TopicExists):
         admin.create(topic, partitions=1, configs=CONFIGS)
@@ -64,4 +114,4 @@ def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None
     print(f'asked capture "{name}": {kind}')
 
 
-VERBS = (snapshot, pause, resume, stop)
+VERBS = (snapshot, pause, resume, stop, tables)

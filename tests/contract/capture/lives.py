@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from runnel.capture import capture as captures
 from runnel.capture.capture import Capture
+from runnel.capture.choice import Choice
 from runnel.capture.chosen import Mode, Reading
 from runnel.capture.envelope import Envelope
 from runnel.capture.incremental import CHUNK_ROWS
@@ -51,7 +52,7 @@ def capture_of(
     reading = Reading(
         options.pop("snapshot", Mode.INITIAL), options.pop("chunk", CHUNK_ROWS), options.pop("rate", None)
     )
-    told = {each: options.pop(each) for each in ("outbox", "schema_changes") if each in options}
+    told = {each: options.pop(each) for each in ("outbox", "schema_changes", "choice") if each in options}
     cluster = Cluster(bootstrap)
     publisher = Publisher(cluster, name, lambda: admin_of(bootstrap), partitions=partitions)
     envelope = Envelope(name, source, chosen, schemas=schemas, **told)
@@ -110,16 +111,18 @@ def _prepare(path: str, name: str, bootstrap: str, small: int, way: Way) -> tupl
     captures.WAIT_SECONDS = 0.02
     captures.SIGNAL_MICROS = 20_000
     chosen = Selection(without_tables=way.without)
-    database, looking = (SqliteSource(path, name, chosen.has) for _ in range(2))
-    capture = capture_of(
-        name, database, bootstrap, chosen, transactions=True, snapshot=way.mode, chunk=max(1, small // 2)
-    )
+    choice = Choice(chosen)
+    database, looking = (SqliteSource(path, name, choice.has) for _ in range(2))
+    read = {"snapshot": way.mode, "chunk": max(1, small // 2)}
+    capture = capture_of(name, database, bootstrap, chosen, choice=choice, transactions=True, **read)
     return capture, database, looking
 
 
 def is_still(capture: Capture, looking: SqliteSource, way: Way) -> bool:
-    """Whether nothing is left to be told."""
+    """Whether nothing is left to be told; where there are signals, also of tables that they ask for."""
     state = capture.state
+    if way.signals and not {str(table) for table in looking.tables()} <= state.tables.keys():
+        return False
     is_read = capture.is_streaming.is_set() and state.is_complete and state.signals >= way.signals
     return bool(is_read and not state.position.index and looking.behind(state.position) == 0)  # type: ignore[union-attr,arg-type]
 

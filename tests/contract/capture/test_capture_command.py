@@ -15,7 +15,11 @@ import time
 
 import pytest
 
+from runnel.capture.at_work import at_work, opened
+from runnel.capture.options import Options
+from runnel.capture.publisher import admin_of
 from runnel.capture.selection import Selection
+from runnel.capture.signals import Signals
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.state import read_state, topic_of
 from runnel.cli import capture, main
@@ -199,6 +203,39 @@ def test_what_is_asked_of_a_capture_is_written_as_signals(broker, path, run):
     assert committed(broker.bootstrap, "runnel.capture.asked") == {}
     code, _, err = run(broker, "pause", "asked")
     assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "asked"')
+
+
+def test_tables_are_shown_added_and_removed_by_what_people_type(broker, path, run):
+    name = "shown"
+    options = Options(name, f"sqlite:{path}", Selection(tables=[r"main\.orders"]), prefix="db")
+    source = opened(options)
+    with Cluster(broker.bootstrap) as cluster:
+        work, _ = at_work(options, source, cluster, lambda: admin_of(broker.bootstrap))
+        with running(work):
+            wait_until(work.is_streaming.is_set)
+            told = [{"table": "main.orders", "topic": "db.main.orders", "state": "complete"}]
+            code, out, _ = run(broker, "tables", name, "--json")
+            assert (code, json.loads(out)) == (0, told)
+            asked = f'asked capture "{name}": add-tables\nasked capture "{name}": remove-tables\n'
+            words = ("--add", "clicks", "--remove", r"main\.order.*")
+            assert run(broker, "tables", name, *words) == (0, asked, "")
+            wait_until(lambda: work.state.tables.keys() == {"main.clicks"} and work.state.is_complete)
+    source.close()
+    code, out, _ = run(broker, "tables", name)
+    assert [line.split() for line in out.splitlines() if "main." in line] == [
+        ["main.clicks", "db.main.clicks", "complete"]
+    ]
+    code, out, _ = run(broker, "status", name)
+    assert out.splitlines()[1] == r"asked for while it ran: added .*\.clicks; removed main\.order.*"
+    told = json.loads(run(broker, "status", name, "--json")[1])
+    assert (told["added"], told["removed"]) == ([r".*\.clicks"], [r"main\.order.*"])
+    code, _, err = run(broker, "tables", name, "--add", "clicks", "--remove", "(")
+    assert (code, 'error: table ".*\\.(" cannot be used: ' in err) == (1, True)
+    with Cluster(broker.bootstrap) as cluster:
+        assert Signals(cluster, name).behind(0)[1] == 2  # of which nothing was written
+    for words in ([], ["--add", "orders"]):
+        code, _, err = run(broker, "tables", "nobody", *words)
+        assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "nobody"')
 
 
 def status(run, broker):

@@ -40,6 +40,13 @@ CHUNKS_LIFE = {
 }
 # A life that heeds a signal.
 SIGNAL_LIFE = {"capture.write": [1], "capture.state": [1], "capture.commit": [1, 2, 3]}
+# A life that heeds one signal that adds a table, and one that removes another.
+CHOICE_LIFE = {
+    "capture.init": [2, 3],
+    "capture.sqlite.make": [1, 2],
+    "capture.state": [1, 2, 3],
+    "capture.commit": [1, 2, 3, 4],
+}
 ELSEWHERE = {"capture.sqlite.remove", "capture.sqlite.follow"}  # tests/unit/capture/sqlite/test_keeping.py
 
 
@@ -156,6 +163,26 @@ def interrupt_a_signal(live, path, name, broker, step):
     check(path, name, broker, has_loose=False)
 
 
+def interrupt_a_choice(live, path, name, broker, step):
+    make(path)
+    way = Way(without=(r"main\.orders",))
+    assert not live(path, name, broker.bootstrap, way=way)
+    loose = committed(broker.bootstrap, f"{name}.main.loose")
+    assert len(loose[f"{name}.main.loose"]) == 7
+    signal(broker.bootstrap, name, "add-tables", {"data-collections": [r"main\.orders"]})
+    signal(broker.bootstrap, name, "remove-tables", {"data-collections": [r"main\.loose"]})
+    assert live(path, name, broker.bootstrap, step, way=way._replace(signals=2))
+    execute(path, "UPDATE orders SET name = 'b' WHERE id % 3 = 0", "DELETE FROM orders WHERE id = 1")
+    execute(path, "INSERT INTO loose VALUES (5)", "INSERT INTO orders VALUES (20, 'c')")
+    assert not live(path, name, broker.bootstrap, way=way._replace(signals=2))
+    check(path, name, broker, has_loose=False)
+    assert committed(broker.bootstrap, f"{name}.main.loose") == loose
+    connection = sqlite3.connect(path)
+    triggers = connection.execute("SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    connection.close()
+    assert triggers == [("orders",)]
+
+
 @pytest.mark.parametrize("step", [*first_times(FIRST_LIFE), "capture.commit:before:3", "capture.commit:after:3"])
 def test_a_snapshot_goes_on_wherever_it_was_cut_off(broker, path, step):
     interrupt_a_snapshot(lived_here, path, "first-" + step.replace(":", "-"), broker, step)
@@ -174,6 +201,25 @@ def test_chunks_go_on_wherever_they_were_cut_off(broker, path, step):
 @pytest.mark.parametrize("step", few(SIGNAL_LIFE, "capture.commit:before:1", "capture.commit:after:1"))
 def test_a_signal_takes_effect_once_wherever_it_was_cut_off(broker, path, step):
     interrupt_a_signal(lived_here, path, "signal-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        step
+        if step in ("capture.commit:before:1", "capture.init:before:3")
+        else pytest.param(step, marks=pytest.mark.servers)
+        for step in steps(CHOICE_LIFE)
+    ],
+)
+def test_tables_are_added_and_removed_once_wherever_it_was_cut_off(broker, path, step):
+    interrupt_a_choice(lived_here, path, "choice-" + step.replace(":", "-"), broker, step)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", steps(CHOICE_LIFE))
+def test_tables_are_added_and_removed_once_wherever_the_process_was_killed(broker, path, step):
+    interrupt_a_choice(lived, path, "killed-choice-" + step.replace(":", "-"), broker, step)
 
 
 @pytest.mark.soak

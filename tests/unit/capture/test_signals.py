@@ -7,7 +7,7 @@ import pytest
 
 from runnel.capture.errors import BrokenSignal, InvalidChoice, TableMissing
 from runnel.capture.events import Position
-from runnel.capture.signals import Execute, Pause, Stop, ask_for, heeded, parse
+from runnel.capture.signals import Choose, Execute, Pause, Stop, ask_for, heeded, parse, until_choice
 from runnel.capture.state import State, TableState
 from tests.unit.capture.customers import CUSTOMERS, LOOSE
 
@@ -42,9 +42,11 @@ def after(state, *records):
         (record("stop-snapshot", {"data-collections": ["a", "b"], "type": "incremental"}), Stop(("a", "b"))),
         (record("pause-snapshot", {"type": "incremental"}), Pause(True)),
         (record("resume-snapshot"), Pause(False)),
+        (record("add-tables", {"data-collections": ["a", "b"]}), Choose(("a", "b"), is_added=True)),
+        (record("remove-tables", {"data-collections": ["a"]}), Choose(("a",), is_added=False)),
     ],
 )
-def test_a_signal_is_one_of_debeziums(given, expected):
+def test_a_signal_is_one_of_debeziums_or_chooses_tables(given, expected):
     assert parse(*given, "shop") == expected
 
 
@@ -61,6 +63,8 @@ def test_a_signal_is_one_of_debeziums(given, expected):
         ((b"shop", b'{"type": ["a"]}'), "its type is"),
         (record("execute-snapshot", ["a"]), "and no object"),
         (record("execute-snapshot"), "it names no data-collections"),
+        (record("add-tables"), "it names no data-collections"),
+        (record("remove-tables", {"data-collections": []}), "it names no data-collections"),
         (record("execute-snapshot", {"data-collections": "a"}), "its data-collections are no list of texts"),
         (record("execute-snapshot", {"data-collections": ["a"], "type": "blocking"}), "is of type 'blocking'"),
         (
@@ -169,3 +173,12 @@ def test_reading_is_paused_and_resumed():
     state = after(State("sqlite", AT), record("pause-snapshot"), record("resume-snapshot"), record("pause-snapshot"))
     assert state.is_paused
     assert not after(state, record("resume-snapshot")).is_paused
+
+
+def test_what_is_before_a_choice_of_tables_is_heeded_first_and_a_broken_one_is_no_choice():
+    pause, broken = record("pause-snapshot"), record("add-tables", {"data-collections": ["("]})
+    added = record("add-tables", {"data-collections": ["a"]})
+    removed = record("remove-tables", {"data-collections": ["a"]})
+    assert until_choice([pause, broken, added, removed], "shop") == ([pause, broken], Choose(("a",), is_added=True))
+    assert until_choice([removed, pause], "shop") == ([], Choose(("a",), is_added=False))
+    assert until_choice([pause, broken], "shop") == ([pause, broken], None)

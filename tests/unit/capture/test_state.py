@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from runnel.capture import state as states
+from runnel.capture.choice import Asked
 from runnel.capture.events import Position
 from runnel.capture.state import State, TableState, read_state, read_with_pace, topic_of
 
@@ -59,6 +60,17 @@ def test_a_table_keeps_its_number_until_it_is_forgotten_or_has_another():
     assert state.with_table("public.a", TableState("complete")).tables["public.a"].number == 16385
     assert state.with_table("public.a", TableState(number=5)).tables["public.a"].number == 5
     assert state.without("public.a").with_table("public.a", TableState()).tables["public.a"].number is None
+
+
+def test_what_was_asked_for_is_kept_and_written_when_it_is_another(topic):
+    records, cluster = topic
+    before = State("sqlite", Position({"id": 1}), 1, prefix="db")
+    state = add(records, State(), replace(before, asked=(Asked(r"main\.a", True), Asked("b", False))))
+    found = read_state(cluster, "shop")
+    assert (found, found.prefix) == (state, "db")
+    assert dict(state.changes_from(state)).keys() == {"position"}
+    add(records, state, before)
+    assert read_state(cluster, "shop").asked == ()
 
 
 @pytest.fixture

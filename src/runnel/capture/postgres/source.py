@@ -104,7 +104,7 @@ class PostgresSource:
             readiness = self._readiness(connection)
             readiness.check_server()
             tables = self._tables(connection)
-            if not tables and not self._remembered:  # else the changes say that they are gone
+            if not tables and self._remembered is None:  # else they were removed, or the changes say that they are gone
                 known = [str(table.id) for table in catalog.tables(connection)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             readiness.check_tables(tables)
@@ -320,7 +320,7 @@ class PostgresSource:
 
     def _unfit(self, connection: Connection, tables: Sequence[ListedTable]) -> Mapping[ListedTable, NotReady]:
         known = self._remembered
-        later = [table for table in tables if table.id not in known] if known else []
+        later = [table for table in tables if table.id not in known] if known is not None else []
         return self._readiness(connection).unfit(later) if later else {}
 
     def _say_unfit(self, unfit: Mapping[ListedTable, NotReady]) -> None:

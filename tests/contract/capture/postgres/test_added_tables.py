@@ -1,0 +1,102 @@
+"""Tables that are added to a capture of PostgreSQL and removed from it while it runs, and its publication."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from runnel.capture import capture as captures
+from runnel.capture.choice import Choice
+from runnel.capture.selection import Selection
+from tests.contract.capture.captured_postgres import Database
+from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
+from tests.contract.capture.signalling import signal
+from tests.contract.capture.topics import committed
+
+pytestmark = pytest.mark.servers
+
+numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(captures, "SIGNAL_MICROS", 0)
+    monkeypatch.setattr(captures, "WAIT_SECONDS", 0.05)
+
+
+class Asking:
+    """A capture of table t, of which more is asked while it runs."""
+
+    def __init__(self, database: Database, broker: Any, **named: Any) -> None:
+        self.database, self.broker, self.name = database, broker, f"pgadded{next(numbers)}"
+        database.run(
+            "CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)", "CREATE TABLE k(x int)"
+        )
+        selection = Selection(tables=[rf"{database.schema}\.t"])
+        choice = Choice(selection)
+        self.source = database.source(choice.has, **named)
+        self.work = capture_of(self.name, self.source, broker.bootstrap, selection, choice=choice)
+        self.asked = 0
+
+    def ask(self, kind: str, table: str) -> None:
+        self.asked += 1
+        data = {"data-collections": [rf"{self.database.schema}\.{table}"]}
+        signal(self.broker.bootstrap, self.name, f"{kind}-tables", data)
+        wait_until(lambda: self.work.state.signals == self.asked)
+        wait_until(lambda: {str(each) for each in self.source.tables()} == self.work.state.tables.keys())
+        wait_until(lambda: self.work.state.is_complete)
+        caught_up(self.work, self.source)
+
+    def published(self, publication: str) -> set[str]:
+        query = f"SELECT tablename FROM pg_publication_tables WHERE pubname = '{publication}'"
+        return {name for (name,) in self.database.ask(query)}
+
+    def tables(self) -> set[str]:
+        return {name.partition(".")[2] for name in self.work.state.tables}
+
+    def ops(self, table: str) -> list[str | None]:
+        topic = f"{self.name}.{self.database.schema}.{table}"
+        return [each.op for each in committed(self.broker.bootstrap, topic).get(topic, [])]
+
+
+def test_a_table_leaves_and_enters_our_own_publication_and_one_without_a_key_is_told_with_the_sql(
+    database, broker, caplog
+):
+    asking, own = Asking(database, broker), f"runnel_{database.schema}"
+    with running(asking.work):
+        wait_until(asking.work.is_streaming.is_set)
+        assert asking.published(own) == {"t"}
+        asking.ask("remove", "t")
+        wait_until(lambda: asking.published(own) == set())
+        asking.ask("add", "k")
+        assert f'ALTER TABLE "{database.schema}"."k" REPLICA IDENTITY FULL;' in caplog.text
+        database.run("INSERT INTO k VALUES (1)", "UPDATE k SET x = 2")  # nobody is kept from writing
+        asking.ask("remove", "k")
+        asking.ask("add", "u")
+        assert asking.published(own) == {"u"}
+        database.run("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
+        caught_up(asking.work, asking.source)
+        assert asking.tables() == {"u"}
+    assert (asking.ops("t"), asking.ops("k"), asking.ops("u")) == ([], [], ["c"])
+
+
+def test_an_administrators_publication_stays_as_it_is_and_what_it_lacks_is_told_with_the_sql(database, broker, caplog):
+    given = f"runnel_{database.schema}_given"
+    asking = Asking(database, broker, publication=given)
+    database.run(f"CREATE PUBLICATION {given} FOR TABLE t")
+    with running(asking.work):
+        wait_until(asking.work.is_streaming.is_set)
+        asking.ask("add", "u")
+        added = f'ALTER PUBLICATION "{given}" ADD TABLE ONLY "{database.schema}"."u";'
+        (passed,) = [each for each in caplog.messages if "passes over a signal" in each]
+        assert added in passed
+        asking.ask("remove", "t")
+        database.run("INSERT INTO t VALUES (1)", f"ALTER PUBLICATION {given} ADD TABLE u")
+        asking.ask("add", "u")
+        database.run("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (1)")
+        caught_up(asking.work, asking.source)
+        assert asking.tables() == {"u"}
+        assert asking.published(given) == {"t", "u"}
+    assert (asking.ops("t"), asking.ops("u")) == ([], ["c"])
