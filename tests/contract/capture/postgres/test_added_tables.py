@@ -9,6 +9,7 @@ import pytest
 
 from runnel.capture import capture as captures
 from runnel.capture.choice import Choice
+from runnel.capture.postgres import changes
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
@@ -24,6 +25,8 @@ numbers = itertools.count()
 def quick(monkeypatch):
     monkeypatch.setattr(captures, "SIGNAL_MICROS", 0)
     monkeypatch.setattr(captures, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(captures, "IDLE_MICROS", 0)
+    monkeypatch.setattr(changes, "PASSED_SECONDS", 0.02)
 
 
 class Asking:
