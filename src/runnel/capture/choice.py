@@ -38,7 +38,7 @@ class Choice:
         name = str(table)
         for pattern, is_added in reversed(self._words):
             if pattern.fullmatch(name):
-                return is_added
+                return bool(is_added)
         return self.selection.has(table)
 
 
