@@ -47,7 +47,9 @@ class Ending:
         self._coordinator_epoch = coordinator_epoch
         self._outcomes: list[Outcome] = []  # of those that were handed over last
         self._expected = 0
-        self._waiting: dict[object, tuple[Tell, asyncio.TimerHandle | None]] = {}
+        self._waiting: list[Tell] = []
+        self._waiting_for_a_time: list[Tell] = []
+        self._patience: asyncio.TimerHandle | None = None  # of the first of them
         self._begun = node.loop.time()
         self._is_late = False
         self._readers: dict[Tell, None] = {}
@@ -57,16 +59,26 @@ class Ending:
 
     def when_done(self, tell: Tell) -> None:
         """Told once: None if all is durable, or what keeps it from becoming so before the broker's next start."""
-        self._waiting[object()] = tell, None
+        self._waiting.append(tell)
 
     def when_done_within(self, seconds: float, tell: Tell) -> None:
-        """The same; TimeoutError if it takes longer than this."""
-        ticket = object()
-        self._waiting[ticket] = tell, self._node.loop.call_later(seconds, self._give_up_waiting, ticket)
+        """The same, behind all who wait without a limit; TimeoutError if it takes longer than this for whoever has
+        waited longest. The others hear so with him, in their order: one who came later must not be let in before he
+        comes again."""
+        self._waiting_for_a_time.append(tell)
+        if self._patience is None:
+            self._patience = self._node.loop.call_later(seconds, self._give_up_waiting)
 
-    def _give_up_waiting(self, ticket: object) -> None:
-        tell, _ = self._waiting.pop(ticket)
-        self._tell(tell, TimeoutError())
+    def _give_up_waiting(self) -> None:
+        self._tell_those_with_a_limit(TimeoutError())
+
+    def _tell_those_with_a_limit(self, error: BaseException | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        waiting, self._waiting_for_a_time = self._waiting_for_a_time, []
+        for tell in waiting:
+            self._tell(tell, error)
 
     # --- readers of what is committed
 
@@ -152,11 +164,10 @@ class Ending:
         return True
 
     def _finish(self, error: BaseException | None) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for tell, timer in waiting.values():
-            if timer is not None:
-                timer.cancel()
+        waiting, self._waiting = self._waiting, []
+        for tell in waiting:
             self._tell(tell, error)
+        self._tell_those_with_a_limit(error)
         self._let_readers_go_on()
 
     def _tell(self, tell: Tell, error: BaseException | None) -> None:

@@ -478,6 +478,33 @@ def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage,
     assert seen(stage) == ALL
 
 
+def test_a_batch_does_not_pass_one_that_waited_too_long_for_an_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    bodies = [
+        producer.produce_body("orders", 0, producer.batch((value,), sequence))
+        for sequence, value in enumerate((b"first", b"second"))
+    ]
+    first = stage.begin(Api.PRODUCE, bodies[0], 12)
+    stage.turn()
+    stage.advance(3_000)
+    second = stage.begin(Api.PRODUCE, bodies[1], 12)
+    stage.turn()
+    stage.advance(2_000)
+    stage.until(first.done)
+    held[0]()
+    stage.until(second.done)
+    assert [_code_of(each.result()) for each in (first, second)] == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    monkeypatch.undo()
+    for body in bodies:
+        assert _code_of(stage.ask(Api.PRODUCE, body, 12)) == ErrorCode.NONE
+    assert not producer.end(committed=True)
+    assert stage.values() == [b"one", b"first", b"second"]
+
+
 # --- who reads what is committed
 
 

@@ -104,6 +104,23 @@ def test_who_waits_too_long_is_told_and_the_others_wait_on(stage: Stage) -> None
     assert told == []
 
 
+def test_who_came_later_is_told_together_with_who_waited_too_long(stage: Stage) -> None:
+    """Otherwise he would be let in before the first one comes again."""
+    ending = opened(stage)
+    told: list[tuple[str, type]] = []
+    ending.when_done_within(5, lambda error: told.append(("first", type(error))))
+    stage.advance(3_000)
+    ending.when_done_within(5, lambda error: told.append(("second", type(error))))
+    stage.advance(2_000)
+    assert told == [("first", TimeoutError), ("second", TimeoutError)]
+    ending.when_done_within(5, lambda error: told.append(("third", type(error))))
+    stage.advance(3_000)
+    assert len(told) == 2
+    ending.start()
+    stage.until(lambda: len(told) > 2)
+    assert told[2:] == [("third", type(None))]
+
+
 def test_a_stop_leaves_the_rest_to_the_next_start(stage: Stage) -> None:
     ending = opened(stage)
     stage.files.fail("sync", OUTAGE, times=1_000)
