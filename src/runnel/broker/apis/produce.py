@@ -209,7 +209,10 @@ class Production(Later):
         producer = ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
         place = TopicPartition(topic.name, number)
         transactions = self._node.transactions
-        is_in = transactions.has(name, producer, place) or partition.has_transaction(*producer)
+        is_in = transactions.has(name, producer, place) or (
+            # Behind its end, but before the marker: in the first generation that would be of the same epoch.
+            partition.has_transaction(*producer) and not transactions.is_ending(name)
+        )
         if is_in and not transactions.is_admitting(producer.producer_id, place):
             self._submit(partition, batch, result)
             self._pending += 1

@@ -207,8 +207,26 @@ class Transactions:
             self.add_then(name, producer, partitions, version, answer)
         else:
             (partition,) = partitions
-            handler = deciding.verify(name, producer, partition, self._endings.marked)
-            self._durable.decide(handler, lambda _, refused: answer(refused))
+            self._verify_then(name, producer, partition, answer)
+
+    def _verify_then(
+        self,
+        name: str,
+        producer: ProducerEpoch,
+        partition: TopicPartition,
+        then: Callable[[BaseException | None], object],
+    ) -> None:
+        """Behind what was added before: that may wait for the end of the last transaction."""
+        if self._endings.is_under_way(name):
+            again = partial(self._verify_then, name, producer, partition, then)
+            self._endings.when_over(name, lambda late: again() if late is None else then(late))
+            return
+        handler = deciding.verify(name, producer, partition, self._endings.marked)
+        self._durable.decide(handler, lambda _, refused: then(refused))
+
+    def is_ending(self, name: str) -> bool:
+        """Whether the end of this id's last transaction is decided, and its markers are on their way."""
+        return self._endings.is_under_way(name)
 
     def is_admitting(self, producer_id: int, partition: TopicPartition) -> bool:
         """Whether a batch of this producer waits to be admitted to the partition."""

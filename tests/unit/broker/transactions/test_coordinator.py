@@ -439,6 +439,8 @@ def _code_of(answer: dict[str, Any]) -> ErrorCode:
     if "results_by_topic_v3_and_below" in answer:
         (topic,) = answer["results_by_topic_v3_and_below"]
         return ErrorCode(topic["results_by_partition"][0]["partition_error_code"])
+    if "topics" in answer:
+        return ErrorCode(answer["topics"][0]["partitions"][0]["error_code"])
     return ErrorCode(answer["error_code"])
 
 
@@ -503,6 +505,30 @@ def test_a_batch_does_not_pass_one_that_waited_too_long_for_an_end(
         assert _code_of(stage.ask(Api.PRODUCE, body, 12)) == ErrorCode.NONE
     assert not producer.end(committed=True)
     assert stage.values() == [b"one", b"first", b"second"]
+
+
+def test_in_the_first_generation_what_follows_an_addition_that_waits_for_an_end_waits_behind_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage, generation=1)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    body = {"transactional_id": "t", "producer_id": producer.producer.producer_id, "group_id": "g"}
+    asked = [
+        stage.begin(Api.ADD_PARTITIONS_TO_TXN, producer.add_body(("orders", 0)), 3),
+        stage.begin(Api.PRODUCE, producer.produce_body("orders", 0, producer.batch((b"next",), 1)), 11),
+        stage.begin(Api.ADD_OFFSETS_TO_TXN, body | {"producer_epoch": producer.producer.epoch}, 3),
+        stage.begin(Api.TXN_OFFSET_COMMIT, producer.offset_body(8), 4),
+    ]
+    for _ in range(10):
+        stage.turn()
+    assert not any(each.done() for each in asked)
+    held[0]()
+    stage.until(lambda: all(each.done() for each in asked))
+    assert [_code_of(each.result()) for each in asked] == [ErrorCode.NONE] * 4
+    monkeypatch.undo()
+    assert not producer.end(committed=True)
+    assert seen(stage) == ([b"one", b"next"], [b"two"], 8)
 
 
 # --- who reads what is committed
