@@ -93,10 +93,15 @@ class Fetching:
         """With the markers that were on their way."""
         if self._answer is None or self._answer.done():  # its client is gone
             return
-        if self._must_wait_for_more():
-            self._wait(self._answer)
-        else:
-            self._finish()
+        try:
+            is_gone = any(wanted.partition.closed for wanted in self._wanted)  # deleted meanwhile: it wakes nobody
+            if is_gone or not self._must_wait_for_more():
+                self._finish()
+            else:
+                self._wait(self._answer)
+        except Exception as error:  # the connection waits for an answer
+            if not self._answer.done():
+                self._answer.set_exception(error)
 
     # --- what is asked for
 

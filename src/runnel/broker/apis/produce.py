@@ -239,9 +239,9 @@ class Production(Later):
     def _submit_first(self, first: _First, refused: BaseException | None) -> None:
         try:
             if refused is not None:
-                raise refused
+                raise refused  # whatever it is, the producer waits for an answer
             self._submit(first.partition, first.batch, first.result)
-        except (Refusal, RunnelError) as error:
+        except Exception as error:
             abortable = self._request.version >= ABORTABLE_SINCE
             first.result["error_code"] = told_as(error, knows_fenced=False, knows_abortable=abortable)
             first.result["error_message"] = text_of(error)

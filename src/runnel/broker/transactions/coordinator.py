@@ -136,7 +136,7 @@ class Transactions:
         while the last one is being ended waits for that."""
         if self._endings.is_under_way(name):
             again = partial(self.add_then, name, producer, partitions, version, then)
-            self._endings.when_over(name, lambda late: again() if late is None else then(late))
+            self._endings.when_over(name, _then_again(again, then))
             return
         add = deciding.add(self._now(), name, producer, partitions, version, self._endings.marked)
         joins = False
@@ -219,7 +219,7 @@ class Transactions:
         """Behind what was added before: that may wait for the end of the last transaction."""
         if self._endings.is_under_way(name):
             again = partial(self._verify_then, name, producer, partition, then)
-            self._endings.when_over(name, lambda late: again() if late is None else then(late))
+            self._endings.when_over(name, _then_again(again, then))
             return
         handler = deciding.verify(name, producer, partition, self._endings.marked)
         self._durable.decide(handler, lambda _, refused: then(refused))
@@ -252,7 +252,7 @@ class Transactions:
         on. The markers are on their way then; an end that comes meanwhile waits for them."""
         if self._endings.is_under_way(name):
             again = partial(self.end, name, producer, version, then, committed=committed, fresh_id=fresh_id)
-            self._endings.when_over(name, lambda late: again() if late is None else then(None, late))
+            self._endings.when_over(name, _then_again(again, partial(then, None)))
             return
 
         def go_on(step: Step | None, error: Exception | None) -> None:
@@ -357,6 +357,24 @@ class Transactions:
             then(*decided)
 
         self._durable.decide(handler, lambda answer, error: self._node.handover.call(go_on, (answer, error)))
+
+
+def _then_again(
+    again: Callable[[], object], refuse: Callable[[Exception], object]
+) -> Callable[[Exception | None], None]:
+    """What follows the wait for an end: the same once more. Whatever keeps it from that is told to who waits."""
+
+    def go_on(late: Exception | None) -> None:
+        if late is not None:
+            refuse(late)
+            return
+        try:
+            again()
+        except Exception as error:
+            logger.exception("what waited for the end of a transaction failed")
+            refuse(error)
+
+    return go_on
 
 
 def _settle(answer: Future[None] | asyncio.Future[None], error: BaseException | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.apis.fetch import Fetching
 from runnel.broker.transactions import OFFSETS, Status, TopicPartition, Transaction, deciding
 from runnel.broker.transactions.ending import Ending
 from runnel.broker.transactions.endings import COMPLETED_AFTER, COMPLETED_AT_ONCE
@@ -531,6 +532,34 @@ def test_in_the_first_generation_what_follows_an_addition_that_waits_for_an_end_
     assert seen(stage) == ([b"one", b"next"], [b"two"], 8)
 
 
+DEFECTS = [("add", 1), ("add", 2), ("verify", 1), ("end", 1), ("end", 2)]
+
+
+@pytest.mark.parametrize(("decision", "generation"), DEFECTS)
+def test_a_defect_behind_the_wait_for_an_end_is_answered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, decision: str, generation: int
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    producer = with_records(stage, generation)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    if decision == "add":
+        asked = begin_next(stage, producer)
+    elif decision == "verify":
+        asked = stage.begin(Api.PRODUCE, producer.produce_body("orders", 0, producer.batch((b"next",), 1)), 11)
+    else:
+        asked = stage.begin(Api.END_TXN, producer.end_body(committed=True), producer.end_version)
+    stage.turn()
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(deciding, decision, fail)
+    held[0]()
+    stage.until(asked.done)
+    assert _code_of(asked.result()) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 # --- who reads what is committed
 
 
@@ -614,6 +643,40 @@ def test_readers_do_not_wait_for_markers_that_an_ill_disk_refused(
     stage.advance(2_000)
     stage.quiet()
     assert seen(stage) == ALL
+
+
+def test_a_defect_behind_a_readers_wait_reaches_its_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    fetch = begin_fetch(stage)
+    stage.turn()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Fetching, "_read_now", fail)
+    held[0]()
+    stage.until(fetch.done)
+    assert isinstance(fetch.exception(), RuntimeError)
+
+
+def test_a_reader_does_not_go_on_to_wait_for_a_topic_that_was_deleted_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage)
+    gone = stage.partition()
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    fetch = stage.begin(Api.FETCH, fetch_body({"orders": {0: 1}}, isolation_level=1, max_wait=500), 11)
+    stage.turn()
+    stage.delete("orders")
+    assert not fetch.done()
+    held[0]()
+    stage.until(fetch.done)
+    (answer,) = fetch.result()["responses"][0]["partitions"]
+    assert answer["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert gone not in stage.node.waits._waiting
 
 
 # --- an outcome that gets lost
