@@ -9,7 +9,8 @@
 - A topic that is deleted ends the wait for it with an error, as if it had never been there.
 - With isolation level 1 (read_committed) nothing is given from the first offset of an open transaction on, and the
   aborted transactions are named whose records the client is to leave out. What some producer was told is committed is
-  given: if its marker is on its way, the answer waits for that first, also where `max_wait` is 0.
+  given: if its marker is on its way, the answer waits for that first, also where `max_wait` is 0. If the marker is late
+  (a disk is ill), the answer is as for an open transaction.
 - Followers do not exist: the fields of replicas are not looked at.
 - What is not in memory is read by a thread: the disk holds up nobody else.
 """

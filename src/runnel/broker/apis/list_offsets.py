@@ -6,7 +6,9 @@
 - A partition that is asked for twice is INVALID_REQUEST.
 - What some producer was told is committed counts: if its markers are on their way, the answer waits for them first.
 - With isolation level 1 (read_committed) the end is where the first open transaction begins, and what is from there on
-  is not found by its time. A stale or a future leader epoch is FENCED or UNKNOWN.
+  is not found by its time. If a marker of something committed is late (a disk is ill), the end is not known:
+  OFFSET_NOT_AVAILABLE from version 5 on, and before it the end without that.
+- A stale or a future leader epoch is FENCED or UNKNOWN.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ NEWEST = -3
 EARLIEST_LOCAL = -4
 ELSEWHERE = (-5, -6)
 READ_COMMITTED = 1
+NOT_AVAILABLE_SINCE = 5
 SINCE = {NEWEST: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}  # the version that knows the number
 
 
@@ -71,6 +74,9 @@ async def _partition(
             if timestamp in ELSEWHERE:
                 return result
         committed = request.body["isolation_level"] == READ_COMMITTED
+        knows_late = committed and timestamp == LATEST and request.version >= NOT_AVAILABLE_SINCE
+        if knows_late and node.transactions.is_late(TopicPartition(topic_name, number)):
+            return result | {"error_code": ErrorCode.OFFSET_NOT_AVAILABLE}
         return result | await _place(node, partition, timestamp, committed=committed)
     except IndexError:
         return result | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -6,6 +6,8 @@
   have the offset -1 and no error.
 - Only what is durable is told. With `require_stable` (version 7) a partition for which an open transaction has an
   offset is UNSTABLE_OFFSET_COMMIT: the client asks again when it is known what counts.
+- Offsets of which some producer was told that they are committed count: if they are on their way, the answer waits for
+  them first. If they are late (a disk is ill), the group's answer is COORDINATOR_NOT_AVAILABLE, and no old offset.
 - A member of a consumer group says its id and epoch (version 9), and only the right ones are answered. To a classic
   group they mean nothing.
 
@@ -26,6 +28,7 @@ from runnel.broker.groups.offsets import Committed, TopicPartition
 from runnel.broker.groups.records import CommittedOffset
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.transactions import OFFSETS
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -43,6 +46,8 @@ class _Topic(NamedTuple):
 
 async def handle(node: Node, request: Request) -> Body:
     body = request.body
+    if node.transactions.are_ending:
+        await node.transactions.readable({OFFSETS})
     if request.version < FIRST_WITH_MANY:
         return {"throttle_time": 0, **await _group(node, request, body)}
     groups = await asyncio.gather(*(_group(node, request, asked) for asked in body["groups"] or ()))
@@ -56,9 +61,11 @@ async def _group(node: Node, request: Request, asked: dict[str, Any]) -> dict[st
     unstable: set[TopicPartition] = set()
     if not error:
         try:
+            error = await _late(node, name)
             if request.body["require_stable"]:  # first: what is committed meanwhile is among what is told
                 unstable = await asyncio.wrap_future(node.groups.unstable(name), loop=node.loop)
-            committed = await asyncio.wrap_future(node.groups.fetch(name, _places(topics)), loop=node.loop)
+            if not error:
+                committed = await asyncio.wrap_future(node.groups.fetch(name, _places(topics)), loop=node.loop)
         except RunnelError as failed:
             error = error_of(failed)
     if topics is None:
@@ -68,6 +75,15 @@ async def _group(node: Node, request: Request, asked: dict[str, Any]) -> dict[st
         "error_code": error,
         "topics": [_topic(node, topic, committed, unstable, error) for topic in topics],
     }
+
+
+async def _late(node: Node, group: str) -> ErrorCode:
+    """Whether an offset of the group is committed that is not among those that would be told."""
+    late = node.transactions.late_producers(OFFSETS)
+    if not late:
+        return ErrorCode.NONE
+    has_some = await asyncio.wrap_future(node.groups.has_pending(group, late), loop=node.loop)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if has_some else ErrorCode.NONE
 
 
 def _check(node: Node, request: Request, asked: dict[str, Any]) -> ErrorCode:

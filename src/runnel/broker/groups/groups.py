@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
@@ -316,6 +316,10 @@ class Groups:
     def unstable(self, name: str) -> Future[set[TopicPartition]]:
         """The places of a group for which an open transaction has an offset."""
         return self._durable.submit(offsets.unstable(name))
+
+    def has_pending(self, name: str, producer_ids: Set[int]) -> Future[bool]:
+        """Whether one of these producers has an offset of the group in a transaction."""
+        return self._durable.submit(offsets.has_pending(name, producer_ids))
 
     def check_deletion(self, name: str) -> ErrorCode:
         """Whether offsets of the group can be deleted at all; those of subscribed topics cannot."""

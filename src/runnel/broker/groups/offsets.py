@@ -5,7 +5,7 @@ A decision is made by a function of the state alone; see `runnel.replay`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +76,10 @@ def end_transaction(now: int, transaction: Transacted) -> Callable[[GroupsState]
 def unstable(group: str) -> Callable[[GroupsState], Decision[set[TopicPartition]]]:
     """The places whose next offset an open transaction holds."""
     return lambda state: Decision({TopicPartition(key.topic, key.partition) for key in state.pending.of_group(group)})
+
+
+def has_pending(group: str, producer_ids: Set[int]) -> Callable[[GroupsState], Decision[bool]]:
+    return lambda state: Decision(state.pending.has(group, producer_ids))
 
 
 def fetch(group: str, places: Sequence[TopicPartition] | None) -> Callable[[GroupsState], Decision[Committed]]:

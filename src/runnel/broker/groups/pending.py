@@ -6,6 +6,7 @@ what somebody commits later, with or without a transaction, overtakes what is pe
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from runnel.broker.groups.records import CommittedOffset, OffsetKey
@@ -47,6 +48,10 @@ class PendingOffsets:
                 del pending[key]
                 if not pending:
                     del self._by_producer[producer_id]
+
+    def has(self, group: str, producer_ids: Set[int]) -> bool:
+        """Whether one of these producers has something pending for the group."""
+        return any(key.group == group for each in producer_ids for key in self._by_producer.get(each, ()))
 
     def of_group(self, group: str) -> dict[OffsetKey, int]:
         """The places of a group that have something pending, and a producer of it."""

@@ -300,13 +300,21 @@ class Transactions:
     def when_readable(self, places: Set[TopicPartition], then: Callable[[], object]) -> bool:
         """Call `then` when all can be read in these partitions of which some producer was told that it is committed;
         False if that is so now. Where a disk is ill nobody waits for long."""
-        return self._endings.when_readable(places, then)
+        return self._endings.readers.when_readable(places, then)
 
     async def readable(self, places: Set[TopicPartition]) -> None:
         """The same for those who can wait."""
         seen: asyncio.Future[None] = self._node.loop.create_future()
         if self.when_readable(places, partial(_settle, seen, None)):
             await seen
+
+    def is_late(self, place: TopicPartition) -> bool:
+        """Whether something is committed, and its producer may have been told so, that cannot be seen there."""
+        return any(True for _ in self._endings.readers.late_commits(place))
+
+    def late_producers(self, place: TopicPartition) -> set[int]:
+        """The ids of those of whom this is so."""
+        return {transaction.producer_id for transaction in self._endings.readers.late_commits(place)}
 
     def _count_end(self, transaction: Transaction, name: str) -> None:
         self._joined.pop(name, None)

@@ -46,6 +46,7 @@ class Ending:
         self._node = node
         self._coordinator_epoch = coordinator_epoch
         self._outcomes: list[Outcome] = []  # of those that were handed over last
+        self._unmarked: Set[TopicPartition] = transaction.partitions  # and of which the outcome is not looked at yet
         self._expected = 0
         self._waiting: list[Tell] = []
         self._waiting_for_a_time: list[Tell] = []
@@ -82,11 +83,20 @@ class Ending:
 
     # --- readers of what is committed
 
+    @property
+    def is_late(self) -> bool:
+        """Readers go on without it: an ill disk keeps markers back, or it takes too long."""
+        return self._is_late or self._node.loop.time() >= self._begun + SECONDS_TO_BE_READABLE
+
     def holds_up_readers(self, places: Set[TopicPartition]) -> bool:
-        """Whether markers for some of these partitions are on their way, and not late: readers go on without those that
-        an ill disk keeps back."""
-        is_late = self._is_late or self._node.loop.time() >= self._begun + SECONDS_TO_BE_READABLE
-        return not is_late and not self.transaction.partitions.isdisjoint(places)
+        """Whether markers for some of these partitions are on their way, and not late."""
+        return not self.is_late and not self.transaction.partitions.isdisjoint(places)
+
+    def lacks(self, place: TopicPartition) -> bool:
+        """Whether its marker is not durable there, as far as is known."""
+        return place in self._unmarked and not any(
+            outcome.place == place and outcome.error is None for outcome in self._outcomes
+        )
 
     def when_readable(self, reader: Tell) -> None:
         """Told once, when it does not hold up readers any more."""
@@ -148,6 +158,7 @@ class Ending:
             return
         self._outcomes = []
         failed = [outcome.place for outcome in outcomes if self._has_failed(outcome)]
+        self._unmarked = frozenset(failed)
         if not failed:
             self._finish(None)
         elif self._node.stopping:

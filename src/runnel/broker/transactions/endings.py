@@ -1,14 +1,14 @@
 """The ends of all transactions that are on their way, and those that are complete without that being written yet.
 
-Who waits for one: the next request of its producer, and whoever reads what is committed. Why it need not be written at
-once that one is complete: see `deciding`. It is made up for a moment later, unless the next transaction has begun by
-then, and at a stop.
+Who waits for one: the next request of its producer, and whoever reads what is committed (`readers`). Why it
+need not be written at once that one is complete: see `deciding`. It is made up for a moment later, unless the next
+transaction has begun by then, and at a stop.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from runnel.broker.groups.alarm import Alarm
 from runnel.broker.mistakes import Refusal
 from runnel.broker.transactions import deciding
-from runnel.broker.transactions.ending import SECONDS_TO_BE_READABLE, Ending
-from runnel.broker.transactions.state import TopicPartition, Transaction, TransactionsState
+from runnel.broker.transactions.ending import Ending
+from runnel.broker.transactions.readers import Readers
+from runnel.broker.transactions.state import Transaction, TransactionsState
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import JournaledState
@@ -48,6 +49,7 @@ class Endings:
         self._tell = when_begun
         self._under_way: dict[str, Ending] = {}
         self._completion = Alarm(node.loop, node.clock, self.complete)
+        self.readers = Readers(node.loop)
         self.marked: dict[str, Transaction] = {}
 
     def get(self, name: str) -> Transaction | None:
@@ -81,30 +83,6 @@ class Endings:
             SECONDS_TO_END, lambda error: then(None if error is None else _not_ended(name, error))
         )
 
-    def when_readable(self, places: Set[TopicPartition], then: Callable[[], object]) -> bool:
-        """After the ends that have markers for these partitions; False if there are none."""
-        ends = [ending for ending in self._under_way.values() if ending.holds_up_readers(places)]
-        if not ends:
-            return False
-        left = len(ends)
-
-        def tell(_: BaseException | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                timer.cancel()
-                then()
-
-        def give_up() -> None:
-            for ending in ends:
-                ending.forget_reader(tell)
-            then()
-
-        timer = self._node.loop.call_later(SECONDS_TO_BE_READABLE, give_up)
-        for ending in ends:
-            ending.when_readable(tell)
-        return True
-
     def when_ended(self, name: str, transaction: Transaction, then: Callable[[Exception | None], object]) -> None:
         """After the end of a transaction whose outcome is durable, but not for ever: a disk may be ill."""
         try:
@@ -133,11 +111,13 @@ class Endings:
             return None
         ending = self._under_way[name] = Ending(self._node, name, transaction, self._coordinator_epoch())
         ending.when_done(partial(self._ended, ending))
+        self.readers.expect(ending)
         self._tell(transaction, name)
         return ending
 
     def _ended(self, ending: Ending, error: BaseException | None) -> None:
         del self._under_way[ending.name]
+        self.readers.forget(ending)
         if error is not None:
             logger.error("transaction %r could not be ended: %s", ending.name, error)
             return

@@ -575,10 +575,10 @@ def begin_fetch(stage: Stage, number: int = 0, *, committed: bool = True, **limi
     return stage.begin(Api.FETCH, body, 11)
 
 
-def begin_list_offsets(stage: Stage, *, committed: bool) -> asyncio.Task[Any]:
-    latest = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+def begin_list_offsets(stage: Stage, number: int = 0, *, committed: bool, version: int = 7) -> asyncio.Task[Any]:
+    latest = {"partition_index": number, "current_leader_epoch": -1, "timestamp": -1}
     body = {"replica_id": -1, "isolation_level": int(committed), "topics": [{"name": "orders", "partitions": [latest]}]}
-    return stage.begin(Api.LIST_OFFSETS, body, 7)
+    return stage.begin(Api.LIST_OFFSETS, body | {"timeout": 1_000}, version)
 
 
 @GENERATIONS
@@ -643,6 +643,111 @@ def test_readers_do_not_wait_for_markers_that_an_ill_disk_refused(
     stage.advance(2_000)
     stage.quiet()
     assert seen(stage) == ALL
+
+
+def end_of(stage: Stage, number: int = 0, *, committed: bool = True, version: int = 7) -> tuple[ErrorCode, int]:
+    asked = begin_list_offsets(stage, number, committed=committed, version=version)
+    stage.until(asked.done)
+    (answer,) = asked.result()["topics"][0]["partitions"]
+    return ErrorCode(answer["error_code"]), answer["offset"]
+
+
+NOT_AVAILABLE = (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+
+
+def test_the_end_of_what_is_committed_is_not_told_while_a_marker_is_refused(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = with_records(stage)
+    stage.files.fail("sync", OUTAGE)
+    assert not producer.end_soon(committed=True)
+    stage.until(lambda: "could not be written to" in caplog.text)
+    assert end_of(stage) == (ErrorCode.NONE, 2)  # its marker is there
+    assert [end_of(stage, 1, version=version) for version in (5, 11)] == [NOT_AVAILABLE] * 2
+    assert end_of(stage, 1, version=4) == (ErrorCode.NONE, 0)
+    assert end_of(stage, 1, committed=False) == (ErrorCode.NONE, 1)
+    stage.files.heal()
+    stage.advance(2_000)
+    stage.node.log.maintain()
+    stage.advance(2_000)
+    stage.quiet()
+    assert end_of(stage, 1) == (ErrorCode.NONE, 2)
+
+
+@OUTCOMES
+def test_the_end_of_what_is_committed_is_not_told_while_a_marker_is_late(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=committed)
+    stage.advance(1_000)
+    assert end_of(stage) == (NOT_AVAILABLE if committed else (ErrorCode.NONE, 0))
+    held[0]()
+    stage.quiet()
+    assert end_of(stage) == (ErrorCode.NONE, 2)
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_who_asks_for_offsets_waits_for_those_that_are_committed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, stable: bool
+) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    asked = begin_offset_fetch(stage, stable=stable)
+    for _ in range(10):
+        stage.turn()
+    assert not asked.done()
+    held[0]()
+    stage.until(asked.done)
+    assert offset_in(asked) == (ErrorCode.NONE, 7)
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_an_old_offset_is_not_told_while_a_committed_one_is_late(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, stable: bool
+) -> None:
+    producer, other = with_records(stage), stage.producer("other")
+    assert not other.commit_offset(3, group="h")
+    assert not other.end(committed=True)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    stage.advance(1_000)
+    asked = [begin_offset_fetch(stage, group, stable=stable) for group in ("g", "h")]
+    stage.until(lambda: all(each.done() for each in asked))
+    assert [offset_in(each) for each in asked] == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1), (ErrorCode.NONE, 3)]
+    held[0]()
+    stage.quiet()
+    assert stage.committed_offset(stable=stable) == 7
+
+
+def begin_offset_fetch(stage: Stage, group: str = "g", *, stable: bool) -> asyncio.Task[Any]:
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    return stage.begin(Api.OFFSET_FETCH, {"group_id": group, "topics": topics, "require_stable": stable}, 7)
+
+
+def offset_in(asked: asyncio.Task[Any]) -> tuple[ErrorCode, int]:
+    (answer,) = asked.result()["topics"][0]["partitions"]
+    assert answer["error_code"] == asked.result()["error_code"]
+    return ErrorCode(answer["error_code"]), answer["committed_offset"]
+
+
+def test_readers_do_not_look_through_ends_that_are_late(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ill disk can hold back thousands."""
+    held = held_back(monkeypatch)
+    for name in ("a", "b"):
+        assert not with_records(stage, name=name).end_soon(committed=True)
+    stage.advance(1_000)
+    asked: list[Ending] = []
+    real = Ending.holds_up_readers
+    monkeypatch.setattr(Ending, "holds_up_readers", lambda each, places: asked.append(each) or real(each, places))
+    assert stage.values() == []
+    assert asked == []
+    for start in held:
+        start()
+    stage.quiet()
+    assert stage.values() == [b"one", b"one"]
 
 
 def test_a_defect_behind_a_readers_wait_reaches_its_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
