@@ -5,7 +5,8 @@
 - `clean_offset`: before it no key has two records. `clean_time`: all that was written before it is clean, in
   milliseconds; -1 if everything is. The counts are those of all records that were looked at.
 - What is in an open transaction, and what follows it, is left for later; so is what is younger than
-  `min.compaction.lag.ms`.
+  `min.compaction.lag.ms`. What some producer was told is committed is not: the work begins behind the markers that are
+  on their way.
 - Four can be asked for at a time, and are done one after the other: another one is THROTTLING_QUOTA_EXCEEDED.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION (the topic's cleanup policy does not compact, so it would lose
@@ -21,6 +22,7 @@ from concurrent.futures import Future
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.transactions import TopicPartition
 from runnel.errors import RunnelError
 from runnel.log import Partition
 from runnel.log.compaction.compactor import Compaction
@@ -34,6 +36,8 @@ _turns = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 async def handle(node: Node, request: Request) -> Body:
     body = request.body
+    if node.transactions.are_ending:
+        await node.transactions.readable({TopicPartition(body["name"], body["partition_index"])})
     try:
         partition = await node.in_thread(_partition, node, body["name"], body["partition_index"])
         done = None if body["dry_run"] else await _compacted(node, partition)

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from runnel.broker.apis import compact_topic
 from runnel.broker.apis.fetch import Fetching
 from runnel.broker.transactions import OFFSETS, Status, TopicPartition, Transaction, deciding
 from runnel.broker.transactions.ending import Ending
@@ -19,7 +21,8 @@ from runnel.broker.transactions.records import read_value, write_key
 from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from runnel.records import parse_header
+from runnel.records import TRANSACTIONAL, Record, build_batch, parse_header
+from runnel.records import Producer as RecordProducer
 from tests.broker_wire import fetch_body
 from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalProducer, values_in
 
@@ -748,6 +751,44 @@ def test_readers_do_not_look_through_ends_that_are_late(stage: Stage, monkeypatc
         start()
     stage.quiet()
     assert stage.values() == [b"one", b"one"]
+
+
+def test_who_deletes_all_records_deletes_the_markers_that_are_on_their_way(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    places = [{"partition_index": 0, "offset": -1}]
+    body = {"topics": [{"name": "orders", "partitions": places}], "timeout": 1_000}
+    asked = stage.begin(Api.DELETE_RECORDS, body)
+    for _ in range(10):
+        stage.turn()
+    assert not asked.done()
+    held[0]()
+    stage.until(asked.done)
+    (answer,) = asked.result()["topics"][0]["partitions"]
+    assert (answer["error_code"], answer["low_watermark"]) == (ErrorCode.NONE, 2)
+
+
+def test_a_compaction_begins_behind_the_markers_that_are_on_their_way(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.create("table", cleanup_policy="compact")
+    producer = stage.producer()
+    record = Record(b"tea", b"key", stage.clock.now())
+    batch = build_batch([record], producer=RecordProducer(*producer.producer, 0), attributes=TRANSACTIONAL)
+    assert _code_of(stage.ask(Api.PRODUCE, producer.produce_body("table", 0, batch), 12)) == ErrorCode.NONE
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    request = SimpleNamespace(body={"name": "table", "partition_index": 0, "dry_run": True})
+    asked = stage.loop.create_task(compact_topic.handle(stage.node, request))  # type: ignore[arg-type]
+    for _ in range(10):
+        stage.turn()
+    assert not asked.done()
+    held[0]()
+    stage.until(asked.done)
+    assert asked.result()["end_offset"] == 2
 
 
 def test_a_defect_behind_a_readers_wait_reaches_its_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
