@@ -76,7 +76,6 @@ class Server:
             self._servers.append(server)
 
     def begin_care(self) -> None:
-        self.node.transactions.start()
         self._care = self.loop.create_task(self._take_care())
 
     async def stop(self) -> None:
@@ -172,8 +171,9 @@ async def start_server(
         raise
     node.endpoints = advertised([listener for listener, _ in bound], settings.advertised_listeners)
     server = Server(node)
+    node.log.commit_on(node.loop, node.handover.together)
+    node.transactions.start()  # before anybody can ask: whoever reads waits for the ends that a crash has left
     for listener, sockets in bound:
         await server.listen(listener, sockets)
-    node.log.commit_on(node.loop, node.handover.together)
     server.begin_care()
     return server

@@ -6,7 +6,8 @@ import pytest
 
 import runnel
 from runnel.broker.request import LongPoll
-from runnel.broker.server import SECONDS_TO_ANSWER, start_server
+from runnel.broker.server import SECONDS_TO_ANSWER, Server, start_server
+from runnel.broker.transactions.coordinator import Transactions
 from runnel.errors import AddressInUse, DirectoryOwned
 from runnel.files import DiskFiles
 from runnel.log import open_log
@@ -166,6 +167,20 @@ def test_the_event_loop_commits_where_files_can_be_synced_without_waiting(tmp_pa
         return counts
 
     assert asyncio.run(run(CountedFiles())) == [0, 1]
+
+
+def test_the_ends_that_a_crash_has_left_are_known_before_anybody_can_ask(tmp_path, monkeypatch):
+    order = []
+    start, listen = Transactions.start, Server.listen
+    monkeypatch.setattr(Transactions, "start", lambda each: order.append("ends") or start(each))
+    monkeypatch.setattr(Server, "listen", lambda *each: order.append("sockets") or listen(*each))
+
+    async def run() -> None:
+        server = await start_server(str(tmp_path / "data"), {"listeners": "PLAINTEXT://127.0.0.1:0"})
+        await server.stop()
+
+    asyncio.run(run())
+    assert order == ["ends", "sockets"]
 
 
 def test_several_listeners_are_served_and_each_tells_its_own_address(tmp_path):
