@@ -1,8 +1,8 @@
 """The broker's sockets: it listens, keeps the connections, and stops in good order.
 
 A stop takes three steps: no new connection and no new request; an answer to everything that is under way, for which
-those who wait for records or for a rebalance are told at once; the log's clean end, so that the next start has nothing
-to check.
+those who wait for records or for a rebalance are told at once, and the markers of transactions whose end was answered;
+the log's clean end, so that the next start has nothing to check, and no marker to write again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.files import DISK, Files
 from runnel.settings import SECOND
 
-SECONDS_TO_ANSWER = 15.0  # what is under way at a stop
+SECONDS_TO_ANSWER = 15.0  # and to end what is under way at a stop
 SECONDS_BETWEEN_CHECKS = 10.0
 LINES_PER_PERIOD = 20
 PERIOD = 10 * SECOND
@@ -89,7 +89,7 @@ class Server:
             connection.stop()
         self.node.stop()
         deadline = self.loop.time() + SECONDS_TO_ANSWER
-        while self.connections and self.loop.time() < deadline:
+        while (self.connections or self.node.transactions.are_ending) and self.loop.time() < deadline:
             await asyncio.sleep(0.005)
         for connection in tuple(self.connections):
             connection.abort()

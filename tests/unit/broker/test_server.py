@@ -22,6 +22,7 @@ def stage(monkeypatch):
     with room(monkeypatch) as made:
         made.server.node = SimpleNamespace(**vars(made.server.node))
         made.server.node.stopping = False
+        made.server.node.transactions = SimpleNamespace(are_ending=False)
         made.closed = False
 
         def stop() -> None:
@@ -75,6 +76,27 @@ def test_a_stop_does_not_wait_for_ever_for_an_answer(stage: Room):
     assert transport.aborted
     connection.connection_lost(None)
     assert stopping.passes(1)
+    assert stage.closed
+
+
+def test_a_stop_waits_for_the_markers_of_transactions_that_are_being_ended(stage: Room):
+    stage.server.node.transactions.are_ending = True
+    stopping = stage.loop.create_task(stage.server.stop())
+    for _ in range(20):
+        stage.loop.advance(SECONDS_TO_ANSWER / 40)
+    assert not stage.closed
+    stage.server.node.transactions.are_ending = False
+    stage.loop.advance(1)
+    stage.loop.run_until_complete(stopping)
+    assert stage.closed
+
+
+def test_a_stop_does_not_wait_for_ever_for_markers(stage: Room):
+    stage.server.node.transactions.are_ending = True
+    stopping = stage.loop.create_task(stage.server.stop())
+    for _ in range(20):
+        stage.loop.advance(SECONDS_TO_ANSWER / 10)
+    stage.loop.run_until_complete(stopping)
     assert stage.closed
 
 
