@@ -13,8 +13,9 @@ generation, the end of each gives the next epoch; where they are of the first, i
 Where they are of the second generation, a partition joins with the first batch that is written to it. So a transaction
 need not be announced to its coordinator (`announce=False`), which saves a question for each. It is for one whose writer
 is near: the cluster does not know that it is open before something was written, and then `joined` is to be called. One
-that follows another one at once is announced all the same, unless the cluster is Runnel's: Kafka answers an end before
-its markers are written, and lets a batch wait for 20 ms that comes meanwhile, where one who announces is told at once.
+that follows another one at once is announced all the same, unless the cluster is Runnel's. Both answer an end before
+its markers are written. Kafka lets a batch that comes meanwhile wait for 20 ms, where one who announces is told at
+once; Runnel lets either wait until the markers are there, and no longer.
 
 Commit only when no writer is at work any more: Kafka refuses them from the moment that a partition has the marker of
 the end, which is a little later than the end.
@@ -83,7 +84,7 @@ class Transaction:
         self._is_used = False  # whether a transaction was begun with this epoch
         self._is_open = False
         self._is_announced = False
-        self._is_ended_whole = False  # whether an end has its markers when it is answered
+        self._may_follow_at_once = False  # whether a batch waits inside the cluster for the markers of the last end
         self._takes_joins = False  # whether a partition joins by what is written to it
         self._ended = -math.inf
         self._further = 0  # epochs that its time-out alone may take it further; 0: it cannot be told from a successor
@@ -197,7 +198,7 @@ class Transaction:
     def _look_at_coordinator(self, doing: str) -> None:
         coordinator = self._coordinator or self._cluster.coordinator(self.id, doing)
         with self._cluster.wire(coordinator.address) as wire:
-            self._is_ended_whole = wire.serves(OwnApi.COMPACT_TOPIC)  # Runnel's own
+            self._may_follow_at_once = wire.serves(OwnApi.COMPACT_TOPIC)  # Runnel's own
             self._takes_joins = (wire.version(Api.PRODUCE) or 0) >= JOINS_SINCE
 
     @property
@@ -215,7 +216,7 @@ class Transaction:
     def _can_join_by_writing(self) -> bool:
         if self._generation is Generation.FIRST or not self._takes_joins:
             return False
-        return self._is_ended_whole or _now() - self._ended >= MARKED_SECONDS
+        return self._may_follow_at_once or _now() - self._ended >= MARKED_SECONDS
 
     def _join(self, places: frozenset[Place], doing: str) -> None:
         """Announce the partitions; or look only whether they are there, if they join with what is written to them."""
