@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Set
+from itertools import takewhile
 
 from runnel.broker.transactions.ending import SECONDS_TO_BE_READABLE, Ending
 from runnel.broker.transactions.state import TopicPartition, Transaction
@@ -27,6 +28,8 @@ class Readers:
     def forget(self, ending: Ending) -> None:
         """It is over."""
         self._on_their_way.pop(ending, None)
+        if not self._late:
+            return
         for place in ending.transaction.partitions:
             late = self._late.get(place, {})
             late.pop(ending, None)
@@ -64,11 +67,8 @@ class Readers:
         return (ending.transaction for ending in self._late.get(place, ()) if ending.lacks(place))
 
     def _set_late_ones_apart(self) -> None:
-        while self._on_their_way:
-            oldest = next(iter(self._on_their_way))
-            if not oldest.is_late:
-                return
-            self._set_apart(oldest)
+        for ending in tuple(takewhile(lambda each: each.is_late, self._on_their_way)):
+            self._set_apart(ending)
 
     def _set_apart(self, ending: Ending) -> None:
         if ending not in self._on_their_way:
