@@ -946,6 +946,23 @@ def test_a_stop_writes_down_what_is_complete(stage: Stage) -> None:
     assert ends(stage) == before
 
 
+def test_an_end_that_comes_through_while_the_broker_stops_leaves_the_next_start_nothing_to_write(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = with_records(stage)
+    held = held_back(monkeypatch)
+    assert not producer.end_soon(committed=True)
+    stage.node.stop()
+    held.pop()()
+    stage.until(lambda: not stage.node.transactions.are_ending)
+    before = ends(stage)
+    stage.restart()
+    assert held == []
+    assert ends(stage) == before
+    assert journaled(stage)[-1] is Status.COMPLETE_COMMIT
+    assert seen(stage) == ALL
+
+
 @GENERATIONS
 @OUTCOMES
 @pytest.mark.parametrize("crash", [Stage.kill, Stage.lose_power])
