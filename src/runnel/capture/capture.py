@@ -40,6 +40,7 @@ from runnel.capture.errors import (
     BrokenSignal,
     ChosenOtherwise,
     OtherCapture,
+    PartsLeft,
     SameTopic,
     TableMissing,
     TooLongWithoutKey,
@@ -213,8 +214,9 @@ class Capture:
             return False
         choice = self._envelope.choice
         try:
+            captured = self._source.tables()
             choice.ask(asked_since(self.state.asked, asked.words))
-            self._check_choice(asked)
+            self._check_choice(asked, captured)
         except Permanent as error:
             choice.ask(self.state.asked)
             self._source.prepare()  # what was made for it is taken back; what is not its fault is raised
@@ -223,7 +225,8 @@ class Capture:
         self._keep(without_unchosen(state, self._envelope.has))
         return True
 
-    def _check_choice(self, asked: Choose) -> None:
+    def _check_choice(self, asked: Choose, before: Sequence[TableId]) -> None:
+        """`before` are the tables that were captured without it."""
         there = self._source.known()
         for each in asked.tables:
             one = replace(asked, tables=(each,))
@@ -234,6 +237,9 @@ class Capture:
         if not asked.is_added:
             if chosen:
                 raise BrokenSignal("the source of this capture was opened with a choice that does not change")
+            parts = [table for table in tables if table in there and table not in before]
+            if parts:
+                raise PartsLeft(asked.tables, [str(table) for table in parts])
             return
         self._refuse_same_topics(map(str, tables))
         for table in chosen:

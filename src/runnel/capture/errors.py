@@ -21,6 +21,7 @@ Permanent
 ├── NoKey                 a table that cannot be read by chunks, because nothing tells its rows apart
 ├── TooLongWithoutKey     a table that must be read at once, and takes longer than a transaction may
 ├── BrokenSignal          a record of the signals' topic that says nothing that we know
+├── PartsLeft             a table is removed whose partitions would be captured instead
 ├── InvalidChoice         an expression or a column of a selection that fits nothing
 ├── InvalidCondition      a condition on rows that cannot be understood
 ├── OptionUnknown         an option that this kind of database does not have
@@ -28,6 +29,8 @@ Permanent
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from runnel.errors import Permanent, Transient
 
@@ -215,6 +218,20 @@ class BrokenSignal(Permanent):
             hint="`runnel capture snapshot`, `pause`, `resume`, `stop` and `tables` write signals as they must be",
         )
         self.reason = reason
+
+
+class PartsLeft(Permanent):
+    """What is hidden of the table would leave by its partitions: the name of a column there is another one."""
+
+    def __init__(self, removed: Sequence[str], parts: Sequence[str]) -> None:
+        shown = ", ".join(parts[:10]) + (", ..." if len(parts) > 10 else "")
+        expressions = [*removed, *(part.replace(".", r"\.") for part in parts[:3])]
+        options = " ".join(f"--remove '{each}'" for each in expressions) + (" ..." if len(parts) > 3 else "")
+        super().__init__(
+            f"{', '.join(removed)} cannot be removed alone: its partitions {shown} would be captured instead",
+            hint=f"name them, too: {options}",
+        )
+        self.parts = parts
 
 
 class InvalidCondition(Permanent):

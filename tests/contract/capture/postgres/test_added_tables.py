@@ -10,7 +10,7 @@ import pytest
 from runnel.capture import capture as captures
 from runnel.capture.choice import Choice
 from runnel.capture.postgres import changes
-from runnel.capture.selection import Selection
+from runnel.capture.selection import Masked, Selection
 from tests.contract.capture.captured_postgres import Database
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.signalling import signal
@@ -32,20 +32,20 @@ def quick(monkeypatch):
 class Asking:
     """A capture of table t, of which more is asked while it runs."""
 
-    def __init__(self, database: Database, broker: Any, **named: Any) -> None:
+    def __init__(self, database: Database, broker: Any, selection: Selection | None = None, **named: Any) -> None:
         self.database, self.broker, self.name = database, broker, f"pgadded{next(numbers)}"
         database.run(
             "CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)", "CREATE TABLE k(x int)"
         )
-        selection = Selection(tables=[rf"{database.schema}\.t"])
+        selection = selection or Selection(tables=[rf"{database.schema}\.t"])
         choice = Choice(selection)
         self.source = database.source(choice.has, **named)
         self.work = capture_of(self.name, self.source, broker.bootstrap, selection, choice=choice)
         self.asked = 0
 
-    def ask(self, kind: str, table: str) -> None:
+    def ask(self, kind: str, *tables: str) -> None:
         self.asked += 1
-        data = {"data-collections": [rf"{self.database.schema}\.{table}"]}
+        data = {"data-collections": [rf"{self.database.schema}\.{each}" for each in tables]}
         signal(self.broker.bootstrap, self.name, f"{kind}-tables", data)
         wait_until(lambda: self.work.state.signals == self.asked)
         wait_until(lambda: {str(each) for each in self.source.tables()} == self.work.state.tables.keys())
@@ -103,3 +103,23 @@ def test_an_administrators_publication_stays_as_it_is_and_what_it_lacks_is_told_
         assert asking.tables() == {"u"}
         assert asking.published(given) == {"t", "u"}
     assert (asking.ops("t"), asking.ops("u")) == ([], ["c"])
+
+
+def test_a_table_is_not_removed_as_long_as_its_partitions_would_be_captured_instead(database, broker, caplog):
+    schema = database.schema
+    database.run(
+        "CREATE TABLE e(id int PRIMARY KEY, email text) PARTITION BY RANGE (id)",
+        "CREATE TABLE e1 PARTITION OF e FOR VALUES FROM (0) TO (100)",
+        "INSERT INTO e VALUES (1, 'anna@example.org')",
+    )
+    chosen = Selection(tables=[rf"{schema}\.(t|e.*)"], hidden={rf"{schema}\.e\.email": Masked()})
+    asking = Asking(database, broker, chosen)
+    with running(asking.work):
+        wait_until(asking.work.is_streaming.is_set)
+        asking.ask("remove", "e")
+        assert asking.tables() == {"t", "e"}
+        assert f"its partitions {schema}.e1 would be captured instead" in caplog.text
+        assert rf"(name them, too: --remove '{schema}\.e' --remove '{schema}\.e1')" in caplog.text
+        asking.ask("remove", "e", r"e\d+")
+        assert asking.tables() == {"t"}
+    assert (asking.ops("e"), asking.ops("e1")) == (["r"], [])
