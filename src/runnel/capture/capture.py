@@ -51,7 +51,7 @@ from runnel.capture.moved import Moved
 from runnel.capture.narrowed import Narrowed
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
-from runnel.capture.signals import Choose, ask_for, heeded, until_choice
+from runnel.capture.signals import Choose, Received, ask_for, heeded, until_choice
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
 from runnel.capture.source import Changes, Snapshot, Source, recognize
 from runnel.capture.state import State, TableState
@@ -142,7 +142,7 @@ class Capture:
         if self.state.connector not in ("", self._source.connector):
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
-            recognize(self._source, self.state.position, self.state.tables)
+            recognize(self._source, self.state.position, self._told_tables())
             self._refuse_no_tables()
             self._refuse_fewer_tables(self.state.position)
             self._finish_transaction(self.state.position)
@@ -173,9 +173,20 @@ class Capture:
                 shown(self.state.asked) or "none",
             )
 
+    def _told_tables(self) -> list[str]:
+        """Those by which a source knows its database. Where tables were asked for while it ran, others may be chosen."""
+        return [name for name in self.state.tables if not self.state.asked or self._envelope.has(name)]
+
     def _refuse_no_tables(self) -> None:
-        """A choice that fits neither what was captured nor anything else. What was removed is forgotten before."""
-        if not self.state.tables or any(map(self._envelope.has, self.state.tables)) or self._source.tables():
+        """A choice that fits neither what was captured nor anything else. What was removed is forgotten before. Where
+        tables were asked for while it ran, they may be asked for again.
+        """
+        if (
+            self.state.asked
+            or not self.state.tables
+            or any(map(self._envelope.has, self.state.tables))
+            or self._source.tables()
+        ):
             return
         known = [str(table) for table in self._source.known()]
         raise TableMissing("any of those that are chosen", self._source.database, known)
@@ -205,12 +216,13 @@ class Capture:
     # --- tables that are added and removed
 
     def _heed_choice(self) -> bool:
-        """A signal that adds or removes tables, if it is the next one; whether it was. It takes effect in the state,
+        """A signal that adds or removes tables, with those before it; whether there is one. It takes effect in the state,
         with the offset behind it. What cannot be done is told, and passed over.
         """
         records, _ = self._publisher.signals.behind(self.state.signals)
         before, asked = until_choice(records, self.name)
-        if before or asked is None:
+        # This may be the only place that it comes to: what a removal mends may be why it never comes to the changes.
+        if asked is None or (before and not self._heed(before, before[-1].end)):
             return False
         choice = self._envelope.choice
         try:
@@ -221,7 +233,7 @@ class Capture:
             choice.ask(self.state.asked)
             self._source.prepare()  # what was made for it is taken back; what is not its fault is raised
             logger.error("capture %s passes over a signal: %s", self.name, error)
-        state = replace(self.state, asked=choice.asked, signals=records[0].end)
+        state = replace(self.state, asked=choice.asked, signals=records[len(before)].end)
         self._keep(without_unchosen(state, self._envelope.has))
         return True
 
@@ -417,14 +429,19 @@ class Capture:
             return True
         before, asked = until_choice(records, self.name)
         self._is_asked = asked is not None
-        if before or asked is None:
-            tables = self._source.tables()
-            if ask_for(before, self.name, [table for table in tables if str(table) not in self.state.tables]):
-                self._looked = 0
-                return False
-            state = heeded(before, self.name, self.state, tables, self._source.table)
-            self._keep(replace(state, signals=end if asked is None else before[-1].end))
+        if (before or asked is None) and not self._heed(before, end if asked is None else before[-1].end):
+            self._looked = 0
+            return False
         return not (self._is_asked and self.state.is_between)
+
+    def _heed(self, records: Sequence[Received], end: int) -> bool:
+        """Signals that add or remove no tables; not so if they ask for some that are to be made ready before."""
+        tables = self._source.tables()
+        if ask_for(records, self.name, [table for table in tables if str(table) not in self.state.tables]):
+            return False
+        state = heeded(records, self.name, self.state, tables, self._source.table)
+        self._keep(replace(state, signals=end))
+        return True
 
     def _read_on(self, reading: Incremental) -> None:
         self._keep(reading.ask(self.state, self._micros()))

@@ -54,6 +54,10 @@ class Lives:
         named = [rf"{self.database.schema}\.{each}" for each in tables]
         signal(self.broker.bootstrap, self.name, f"{kind}-tables", {"data-collections": named})
 
+    def pause(self):
+        self.asked += 1
+        signal(self.broker.bootstrap, self.name, "pause-snapshot")
+
     def heeded(self, capture):
         """Wait until all that was asked for is done, and all is read."""
         wait_until(lambda: self.is_heeded(capture))
@@ -233,3 +237,36 @@ def test_what_cannot_be_done_is_told_and_passed_over(lives, database, caplog):
     assert f"the topic of both would be {lives.name}.{schema}.a_b" in caplog.text
     assert f'column of a condition "price" cannot be used: table {schema}.pairs has a, b, v' in caplog.text
     assert caplog.text.count("passes over a signal: ") == 4
+
+
+def test_a_removal_behind_another_signal_is_heeded_by_a_start_that_would_fail_later(lives, database, monkeypatch):
+    database.execute(*orders(0, 3))
+    with lives.begin(KEYED) as capture:
+        wait_until(capture.is_streaming.is_set)
+    lives.pause()
+    lives.ask("remove", "pairs")
+    has_failed = threading.Event()
+
+    def fail(_):
+        has_failed.set()
+        raise RuntimeError("it never comes to the changes")
+
+    monkeypatch.setattr(captures.Capture, "_stream", fail)
+    with pytest.raises(RuntimeError), lives.begin(KEYED) as capture:
+        wait_until(has_failed.is_set)
+    assert lives.tables(capture) == {"orders"}
+    assert (capture.state.signals, capture.state.is_paused) == (2, True)
+
+
+def test_a_start_that_has_chosen_only_what_was_removed_goes_on_and_can_be_asked_for_it_again(lives, database):
+    database.execute(*orders(0, 3), *pairs(0, 3))
+    with lives.begin(KEYED) as capture:
+        wait_until(capture.is_streaming.is_set)
+        lives.ask("remove", "pairs")
+        lives.heeded(capture)
+    with lives.begin(Selection(tables=[r".*\.pairs"])) as capture:
+        lives.heeded(capture)
+        assert lives.tables(capture) == set()
+        lives.ask("add", "pairs")
+        lives.heeded(capture)
+        assert lives.tables(capture) == {"pairs"}
