@@ -53,7 +53,7 @@ from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
 from runnel.capture.signals import Choose, Received, ask_for, heeded, until_choice
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
-from runnel.capture.source import Changes, Snapshot, Source, recognize
+from runnel.capture.source import Changes, Snapshot, Source, recognize, unfit
 from runnel.capture.state import State, TableState
 from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
@@ -68,6 +68,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds before it is tried again
 WAIT_SECONDS = 0.5  # for changes, before looking whether to stop
 IDLE_MICROS = 5_000_000  # how often the position is written while the log has nothing for us
 SIGNAL_MICROS = 500_000  # how often signals are looked for
+UNCHANGING = "the source of this capture was opened with a choice that does not change"
 
 
 def present_micros() -> int:
@@ -174,7 +175,9 @@ class Capture:
             )
 
     def _told_tables(self) -> list[str]:
-        """Those by which a source knows its database. Where tables were asked for while it ran, others may be chosen."""
+        """Those by which a source knows its database. Where tables were asked for while it ran, others may be chosen
+        by now.
+        """
         return [name for name in self.state.tables if not self.state.asked or self._envelope.has(name)]
 
     def _refuse_no_tables(self) -> None:
@@ -216,8 +219,8 @@ class Capture:
     # --- tables that are added and removed
 
     def _heed_choice(self) -> bool:
-        """A signal that adds or removes tables, with those before it; whether there is one. It takes effect in the state,
-        with the offset behind it. What cannot be done is told, and passed over.
+        """A signal that adds or removes tables, with those before it; whether there is one. It takes effect in the
+        state, with the offset behind it. What cannot be done is told, and passed over.
         """
         records, _ = self._publisher.signals.behind(self.state.signals)
         before, asked = until_choice(records, self.name)
@@ -248,11 +251,18 @@ class Capture:
         chosen = [table for table in tables if asked.fits(table)]
         if not asked.is_added:
             if chosen:
-                raise BrokenSignal("the source of this capture was opened with a choice that does not change")
+                raise BrokenSignal(UNCHANGING)
             parts = [table for table in tables if table in there and table not in before]
             if parts:
                 raise PartsLeft(asked.tables, [str(table) for table in parts])
             return
+        for fault in (fault for table, fault in unfit(self._source).items() if asked.fits(table)):
+            raise fault  # the first one
+        for each in asked.tables:
+            one = replace(asked, tables=(each,))
+            left = [table for table in there if one.fits(table)]
+            if left and not any(map(one.fits, tables)):
+                raise BrokenSignal(f"{left[0]} is a part of another table, or {UNCHANGING}")
         self._refuse_same_topics(map(str, tables))
         for table in chosen:
             if str(table) not in self.state.tables:

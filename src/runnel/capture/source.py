@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from runnel.capture.events import Event, Position
 from runnel.capture.tables import Row, Table, TableId
+from runnel.errors import Permanent
 
 
 class Changes(Protocol):
@@ -130,3 +131,11 @@ def ready(source: Source) -> Mapping[TableId, int | None]:
     """
     asked = getattr(source, "ready", None)
     return dict.fromkeys(source.tables()) if asked is None else asked()
+
+
+def unfit(source: Source) -> Mapping[TableId, Permanent]:
+    """The tables that are chosen and there, and left out of `tables` as they cannot be captured, each with why. A source
+    that leaves out any has a method `unfit`.
+    """
+    asked = getattr(source, "unfit", None)
+    return {} if asked is None else asked()

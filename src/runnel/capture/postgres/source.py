@@ -127,6 +127,12 @@ class PostgresSource:
         with self._connected() as connection:
             return {table.id: table.oid for table in self._ready(connection)}
 
+    def unfit(self) -> Mapping[TableId, NotReady]:
+        """Those that are chosen and left out of `tables`, each with what it lacks."""
+        with self._connected() as connection:
+            chosen = self._chosen_of(catalog.tables(connection))
+            return {table.id: fault for table, fault in self._unfit(connection, chosen).items()}
+
     def known(self) -> Sequence[TableId]:
         with self._connected() as connection:
             return [table.id for table in catalog.tables(connection)]

@@ -32,14 +32,16 @@ def quick(monkeypatch):
 class Asking:
     """A capture of table t, of which more is asked while it runs."""
 
-    def __init__(self, database: Database, broker: Any, selection: Selection | None = None, **named: Any) -> None:
+    def __init__(
+        self, database: Database, broker: Any, selection: Selection | None = None, chosen: Any = None, **named: Any
+    ) -> None:
         self.database, self.broker, self.name = database, broker, f"pgadded{next(numbers)}"
         database.run(
             "CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)", "CREATE TABLE k(x int)"
         )
         selection = selection or Selection(tables=[rf"{database.schema}\.t"])
         choice = Choice(selection)
-        self.source = database.source(choice.has, **named)
+        self.source = database.source(chosen or choice.has, **named)
         self.work = capture_of(self.name, self.source, broker.bootstrap, selection, choice=choice)
         self.asked = 0
 
@@ -74,11 +76,12 @@ def test_a_table_leaves_and_enters_our_own_publication_and_one_without_a_key_is_
         asking.ask("remove", "t")
         wait_until(lambda: asking.published(own) == set())
         asking.ask("add", "k")
-        assert f'ALTER TABLE "{database.schema}"."k" REPLICA IDENTITY FULL;' in caplog.text
+        (passed,) = [each for each in caplog.messages if "passes over a signal" in each]
+        assert f'ALTER TABLE "{database.schema}"."k" REPLICA IDENTITY FULL;' in passed
         database.run("INSERT INTO k VALUES (1)", "UPDATE k SET x = 2")  # nobody is kept from writing
-        asking.ask("remove", "k")
+        database.run("ALTER TABLE k REPLICA IDENTITY FULL")
         asking.ask("add", "u")
-        assert asking.published(own) == {"u"}
+        assert asking.published(own) == {"u"}  # it is to be asked for again
         database.run("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
         caught_up(asking.work, asking.source)
         assert asking.tables() == {"u"}
@@ -123,3 +126,12 @@ def test_a_table_is_not_removed_as_long_as_its_partitions_would_be_captured_inst
         asking.ask("remove", "e", r"e\d+")
         assert asking.tables() == {"t"}
     assert (asking.ops("e"), asking.ops("e1")) == (["r"], [])
+
+
+def test_an_added_table_is_refused_by_a_source_that_was_opened_with_a_choice_of_its_own(database, broker, caplog):
+    asking = Asking(database, broker, chosen=lambda table: table == database.table("t"))
+    with running(asking.work):
+        wait_until(asking.work.is_streaming.is_set)
+        asking.ask("add", "u")
+        assert asking.work.state.asked == ()
+    assert "the source of this capture was opened with a choice that does not change" in caplog.text
