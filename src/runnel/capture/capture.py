@@ -68,6 +68,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds before it is tried again
 WAIT_SECONDS = 0.5  # for changes, before looking whether to stop
 IDLE_MICROS = 5_000_000  # how often the position is written while the log has nothing for us
 SIGNAL_MICROS = 500_000  # how often signals are looked for
+POSTPONED_MICROS = 10_000_000  # how long changes are read before a signal is tried again that could not be heeded
 UNCHANGING = "the source of this capture was opened with a choice that does not change"
 
 
@@ -106,8 +107,9 @@ class Capture:
         self._reading = reading
         self._moved = Moved(source)
         self._stop = StopRequest()
-        self._written = self._beaten = self._looked = 0
+        self._written = self._beaten = self._looked = self._begun = 0
         self._is_asked = False  # to add or remove tables, as soon as it is between transactions
+        self._postponed = 0  # the offset behind such a signal that could not be heeded when it was tried
         self._said = self.state.asked
 
     def stop(self) -> None:
@@ -227,18 +229,29 @@ class Capture:
         # This may be the only place that it comes to: what a removal mends may be why it never comes to the changes.
         if asked is None or (before and not self._heed(before, before[-1].end)):
             return False
+        end = records[len(before)].end
         choice = self._envelope.choice
         try:
             captured = self._source.tables()
             choice.ask(asked_since(self.state.asked, asked.words))
             self._check_choice(asked, captured)
+        except Transient as error:
+            choice.ask(self.state.asked)
+            self._postpone(end, error)
+            return False
         except Permanent as error:
             choice.ask(self.state.asked)
             self._source.prepare()  # what was made for it is taken back; what is not its fault is raised
             logger.error("capture %s passes over a signal: %s", self.name, error)
-        state = replace(self.state, asked=choice.asked, signals=records[len(before)].end)
+        state = replace(self.state, asked=choice.asked, signals=end)
         self._keep(without_unchosen(state, self._envelope.has))
         return True
+
+    def _postpone(self, end: int, error: Transient) -> None:
+        """What the database cannot do now, as while somebody keeps a table locked, must not hold up the changes."""
+        if self._postponed != end:
+            self._postponed = end
+            logger.warning("capture %s heeds a signal later: %s", self.name, error)
 
     def _check_choice(self, asked: Choose, before: Sequence[TableId]) -> None:
         """`before` are the tables that were captured without it."""
@@ -404,6 +417,7 @@ class Capture:
         stream = self._stream_from(position)
         reading = Incremental(self._source, self._envelope, chunk=self._reading.chunk, rate=self._reading.rate)
         self.is_streaming.set()
+        self._begun = self._micros()
         try:
             while not self._stop.is_set() and self._heed_signals():
                 self._read_on(reading)
@@ -438,11 +452,14 @@ class Capture:
         if end == self.state.signals:
             return True
         before, asked = until_choice(records, self.name)
-        self._is_asked = asked is not None
+        self._is_asked = asked is not None and not self._is_postponed(records[len(before)].end, now)
         if (before or asked is None) and not self._heed(before, end if asked is None else before[-1].end):
             self._looked = 0
             return False
         return not (self._is_asked and self.state.is_between)
+
+    def _is_postponed(self, end: int, now: int) -> bool:
+        return end == self._postponed and now - self._begun < POSTPONED_MICROS
 
     def _heed(self, records: Sequence[Received], end: int) -> bool:
         """Signals that add or remove no tables; not so if they ask for some that are to be made ready before."""

@@ -134,8 +134,8 @@ def ready(source: Source) -> Mapping[TableId, int | None]:
 
 
 def unfit(source: Source) -> Mapping[TableId, Permanent]:
-    """The tables that are chosen and there, and left out of `tables` as they cannot be captured, each with why. A source
-    that leaves out any has a method `unfit`.
+    """The tables that are chosen and there, and left out of `tables` as they cannot be captured, each with why. A
+    source that leaves out any has a method `unfit`.
     """
     asked = getattr(source, "unfit", None)
     return {} if asked is None else asked()

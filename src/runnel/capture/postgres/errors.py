@@ -7,6 +7,7 @@ Transient
 ├── SlotInUse             another process reads from the slot
 ├── SlotWaits             a transaction that is still open keeps the slot from being made
 ├── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
+├── TableLocked           somebody keeps a table that is to be published, or no more, locked
 ├── TableMoved            a table was altered, renamed or dropped while it was looked at or published
 └── TableReplaced         another table has the name of one that is captured
 Permanent
@@ -28,6 +29,7 @@ __all__ = [
     "SlotInUse",
     "SlotWaits",
     "SnapshotOutdated",
+    "TableLocked",
     "TableMoved",
     "TableReplaced",
 ]
@@ -79,6 +81,16 @@ class SnapshotOutdated(Transient):
             hint="the capture takes another one, and goes on where it was",
         )
         self.table = table
+
+
+class TableLocked(Transient):
+    def __init__(self, database: str, statement: str, seconds: float) -> None:
+        super().__init__(
+            f"database {database} keeps a table locked, for more than {seconds:g} s: {statement}",
+            hint="it is tried again; somebody builds an index or alters the table, as pg_stat_activity tells",
+        )
+        self.database = database
+        self.statement = statement
 
 
 class TableMoved(Transient):

@@ -7,6 +7,7 @@ rights that are needed then are REPLICATION, and SELECT on the tables.
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,16 +18,19 @@ import psycopg
 from runnel.capture.errors import PositionLost
 from runnel.capture.postgres.catalog import ListedTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal
-from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotInUse, SlotWaits, TableMoved
+from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotInUse, SlotWaits, TableLocked, TableMoved
 from runnel.capture.postgres.replication import IN_USE_SECONDS, lsn_number
 from runnel.capture.tables import TableId
 from runnel.durable import durable
+
+logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 300
 PLUGIN: Final = "pgoutput"
 FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby, and says why it is lost
 OPENS_TABLES: Final = 16_00_00  # the version from which on a look at a publication opens its tables
 LOCK_SECONDS: Final = 1
+PUBLISH_SECONDS: Final = 2  # longer than the server lets a vacuum keep others waiting
 GENERATED: Final = 18_00_00  # the version from which on the log can tell generated columns
 
 USER: Final = """
@@ -186,8 +190,11 @@ class Readiness:
         unwanted = [identity for identity in published if identity not in wanted and identity not in kept]
         if unwanted and is_owned and not self._given_publication:
             dropped = ", ".join(identifier(*identity) for identity in unwanted)
-            with durable("capture.postgres.alter"):
-                self._publish(f"ALTER PUBLICATION {name} DROP TABLE {dropped}")
+            try:
+                with durable("capture.postgres.alter"):
+                    self._publish(f"ALTER PUBLICATION {name} DROP TABLE {dropped}")
+            except TableLocked as error:  # its changes are passed over, as of one in an administrator's publication
+                logger.warning("it stays published until the next start of the capture: %s", error)
 
     def published(self) -> Published:
         """The tables of the publication, with the columns and the filter of their rows. TableMoved while somebody
@@ -327,11 +334,19 @@ class Readiness:
                 self._publish(statement)
 
     def _publish(self, statement: str) -> None:
-        """Of tables that were there when they were listed."""
+        """Of tables that were there when they were listed. TableLocked, if somebody keeps one: all of the capture would
+        wait for him.
+        """
+        self._connection.execute(f"SET lock_timeout = '{PUBLISH_SECONDS}s'".encode())
         try:
             self._connection.execute(statement.encode())
+        except psycopg.errors.LockNotAvailable:
+            raise TableLocked(self._address.shown, statement, PUBLISH_SECONDS) from None
         except MOVED as error:
             raise TableMoved(self._address.shown, " ".join(str(error).split())) from None
+        finally:
+            if not self._connection.closed:
+                self._connection.execute("RESET lock_timeout")
 
     def _publishes_old_rows(self) -> bool:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()

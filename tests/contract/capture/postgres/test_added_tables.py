@@ -9,7 +9,7 @@ import pytest
 
 from runnel.capture import capture as captures
 from runnel.capture.choice import Choice
-from runnel.capture.postgres import changes
+from runnel.capture.postgres import changes, readiness
 from runnel.capture.selection import Masked, Selection
 from tests.contract.capture.captured_postgres import Database
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
@@ -46,9 +46,16 @@ class Asking:
         self.asked = 0
 
     def ask(self, kind: str, *tables: str) -> None:
+        self.say(kind, *tables)
+        self.heeded()
+
+    def say(self, kind: str, *tables: str) -> None:
         self.asked += 1
         data = {"data-collections": [rf"{self.database.schema}\.{each}" for each in tables]}
         signal(self.broker.bootstrap, self.name, f"{kind}-tables", data)
+
+    def heeded(self) -> None:
+        """Wait until all that was asked for is done, and all is read."""
         wait_until(lambda: self.work.state.signals == self.asked)
         wait_until(lambda: {str(each) for each in self.source.tables()} == self.work.state.tables.keys())
         wait_until(lambda: self.work.state.is_complete)
@@ -135,3 +142,32 @@ def test_an_added_table_is_refused_by_a_source_that_was_opened_with_a_choice_of_
         asking.ask("add", "u")
         assert asking.work.state.asked == ()
     assert "the source of this capture was opened with a choice that does not change" in caplog.text
+
+
+def test_a_table_that_somebody_keeps_locked_does_not_hold_up_the_others(database, broker, caplog, monkeypatch):
+    monkeypatch.setattr(captures, "POSTPONED_MICROS", 500_000)
+    monkeypatch.setattr(readiness, "PUBLISH_SECONDS", 0.2)
+    asking, own, other = Asking(database, broker), f"runnel_{database.schema}", database.connect()
+    with running(asking.work):
+        wait_until(asking.work.is_streaming.is_set)
+        with other.transaction():
+            other.execute("LOCK TABLE u IN SHARE MODE")  # as CREATE INDEX does
+            asking.say("add", "u")
+            wait_until(lambda: "heeds a signal later" in caplog.text)
+            database.run("INSERT INTO t VALUES (1)")
+            wait_until(lambda: asking.ops("t") == ["c"])
+            assert asking.work.state.signals == 0
+        asking.heeded()
+        assert caplog.text.count("heeds a signal later") == 1
+        with other.transaction():
+            other.execute("LOCK TABLE u IN SHARE MODE")
+            asking.ask("remove", "u")
+            assert asking.published(own) == {"t", "u"}
+            database.run("INSERT INTO t VALUES (2)")
+            caught_up(asking.work, asking.source)
+        assert caplog.text.count("stays published until the next start") == 1
+        database.run("INSERT INTO u VALUES (1)")
+        caught_up(asking.work, asking.source)
+        asking.ask("remove", "k")
+        wait_until(lambda: asking.published(own) == {"t"})
+    assert (asking.ops("t"), asking.ops("u")) == (["c", "c"], [])
