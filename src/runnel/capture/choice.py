@@ -10,6 +10,7 @@ at each start. Of all words that fit a table the last one counts; where none doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from runnel.capture.selection import Selection, compiled
@@ -49,9 +50,11 @@ def asked_since(before: Sequence[Asked], words: Sequence[Asked]) -> tuple[Asked,
 
 
 def shown(asked: Sequence[Asked]) -> str:
-    """For people."""
-    parts = {
-        "added": [each.expression for each in asked if each.is_added],
-        "removed": [each.expression for each in asked if not each.is_added],
-    }
-    return "; ".join(f"{word} {', '.join(each)}" for word, each in parts.items() if each)
+    """For people, in their order, which decides."""
+    runs = groupby(asked, lambda each: "added" if each.is_added else "removed")
+    return "; ".join(f"{word} {', '.join(each.expression for each in run)}" for word, run in runs)
+
+
+def as_data(asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    """For programs, in their order."""
+    return [{"tables": each.expression, "added": each.is_added} for each in asked]

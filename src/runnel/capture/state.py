@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from runnel.capture.choice import Asked
+from runnel.capture.choice import Asked, as_data
 from runnel.capture.events import Position
 from runnel.capture.lag import PACE_SECONDS, SECOND, Pace, pace_of
 from runnel.capture.tables import Row, TableId
@@ -177,7 +177,7 @@ class State:
         if (self.signals, self.is_paused) != (before.signals, before.is_paused):
             yield SIGNALS, _json({"offset": self.signals, "paused": self.is_paused})
         if self.asked != before.asked:
-            yield ASKED, _json([{"tables": each.expression, "added": each.is_added} for each in self.asked])
+            yield ASKED, _json(as_data(self.asked))
         if self.prefix != before.prefix:
             yield TOPICS, _json({"prefix": self.prefix})
         for name, table in self.tables.items():

@@ -12,7 +12,7 @@ from typing import Any
 from runnel.app.progress import moment
 from runnel.capture.at_work import at_work, opened
 from runnel.capture.capture import Capture
-from runnel.capture.choice import shown
+from runnel.capture.choice import as_data, shown
 from runnel.capture.errors import NothingCaptured, OtherCapture
 from runnel.capture.forms import Binary
 from runnel.capture.incremental import CHUNK_ROWS
@@ -292,11 +292,8 @@ def _told(name: str, state: State, behind: int | None) -> dict[str, Any]:
     about = {"name": name, "connector": state.connector, "paused": state.is_paused}
     change = {"committed": moment(state.committed // 1000), "seconds_later": state.late / SECOND}
     last = change if state.committed else None
-    asked = {
-        word: [each.expression for each in state.asked if each.is_added == is_added]
-        for word, is_added in (("added", True), ("removed", False))
-    }
-    return {**about, **asked, "position": position, "behind": behind, "last_change": last, "tables": tables}
+    asked = as_data(state.asked)
+    return {**about, "asked": asked, "position": position, "behind": behind, "last_change": last, "tables": tables}
 
 
 def _shown(value: Any) -> Any:

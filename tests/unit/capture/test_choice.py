@@ -1,6 +1,6 @@
 """Which tables a capture has: as it was started, and as was asked for since."""
 
-from runnel.capture.choice import Asked, Choice, asked_since, shown
+from runnel.capture.choice import Asked, Choice, as_data, asked_since, shown
 from runnel.capture.selection import Selection
 from runnel.capture.tables import TableId
 
@@ -24,3 +24,10 @@ def test_what_is_asked_for_again_takes_the_place_of_what_was_asked_for_before():
     assert asked == (Asked("b", True), Asked("a", False))
     assert shown(asked) == "added b; removed a"
     assert shown(asked[1:]) == "removed a"
+
+
+def test_words_are_shown_in_their_order_which_decides():
+    removed, added, last = Asked("orders", False), Asked(".*", True), Asked("items", True)
+    assert shown((removed, added, last)) == "removed orders; added .*, items"
+    assert shown((added, removed, last)) == "added .*; removed orders; added items"
+    assert as_data((removed, added)) == [{"tables": "orders", "added": False}, {"tables": ".*", "added": True}]
