@@ -205,7 +205,8 @@ class TooLongWithoutKey(Permanent):
             f"reading {', '.join(tables)} has taken more than {seconds:g} s twice: without a primary key, and of an "
             "outbox, all rows are one transaction, and a cluster aborts one that lasts longer",
             hint="give the table a primary key, so that it is read by pieces; delete what an outbox has sent; or leave "
-            "the table out with --without-tables",
+            "the table out with --without-tables, or, if it was added while the capture ran, with "
+            f"`runnel capture tables NAME{''.join(f' --remove {each}' for each in tables)}`",
         )
         self.tables = tables
         self.seconds = seconds

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from runnel.capture.choice import Asked, as_data
 from runnel.capture.errors import NothingCaptured
 from runnel.capture.names import check_name
 from runnel.capture.outgoing import topic_of_table
@@ -66,9 +67,12 @@ def tables(
     asked = {"add-tables": _expressions(add), "remove-tables": _expressions(remove)}
     for kind, named in asked.items():
         if named:
-            _signal(name, bootstrap, kind, {"data-collections": named})
+            _signal(name, bootstrap, kind, {"data-collections": named}, is_told=not as_json)
     if not add and not remove:
         _show(name, _state(name, bootstrap), as_json=as_json)
+    elif as_json:
+        words = [Asked(each, kind == "add-tables") for kind, named in asked.items() for each in named]
+        print_json({"name": name, "asked": as_data(words)})
 
 
 def _expressions(given: list[str]) -> list[str]:
@@ -103,7 +107,9 @@ def _state(name: str, bootstrap: str) -> State:
     return state
 
 
-def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None = None) -> None:
+def _signal(
+    name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None = None, *, is_told: bool = True
+) -> None:
     _state(name, bootstrap)
     topic = signals_topic(name)
     with Admin(bootstrap) as admin, suppress(TopicExists):
@@ -111,7 +117,8 @@ def _signal(name: str, bootstrap: str, kind: str, data: Mapping[str, Any] | None
     value = json.dumps({"type": kind, "data": dict(data or {})})
     with Producer(bootstrap) as producer:
         producer.produce(topic, value.encode(), key=name.encode())
-    print(f'asked capture "{name}": {kind}')
+    if is_told:
+        print(f'asked capture "{name}": {kind}')
 
 
 VERBS = (snapshot, pause, resume, stop, tables)

@@ -291,5 +291,8 @@ def test_a_transaction_that_is_lost_is_written_again_and_told(broker, database, 
 def test_a_table_without_a_key_that_takes_too_long_twice_ends_the_capture(broker, database, name, lost):
     database.execute("INSERT INTO loose VALUES (1, 1)")
     lost.update({number: Overdue(name, "its coordinator", "it was open for 301 s") for number in (2, 3)})
-    with pytest.raises(TooLongWithoutKey, match=r"loose has taken more than 300 s twice.*give the table a primary key"):
+    with pytest.raises(
+        TooLongWithoutKey,
+        match=r"loose has taken more than 300 s twice.*give the table a primary key.*tables NAME --remove",
+    ):
         capture_of(name, database.source(name), broker.bootstrap).run()

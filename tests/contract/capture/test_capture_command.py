@@ -233,6 +233,8 @@ def test_tables_are_shown_added_and_removed_by_what_people_type(broker, path, ru
     assert (code, 'error: table ".*\\.(" cannot be used: ' in err) == (1, True)
     with Cluster(broker.bootstrap) as cluster:
         assert Signals(cluster, name).behind(0)[1] == 2  # of which nothing was written
+    code, out, _ = run(broker, "tables", name, "--add", "orders", "--json")
+    assert (code, json.loads(out)) == (0, {"name": name, "asked": [{"tables": r".*\.orders", "added": True}]})
     for words in ([], ["--add", "orders"]):
         code, _, err = run(broker, "tables", "nobody", *words)
         assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "nobody"')
