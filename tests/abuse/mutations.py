@@ -107,7 +107,7 @@ class Mutations:
     def _value(self, field: Field) -> Any:
         chance = self._chance
         if field.name in CHOSEN:
-            return chance.choice(CHOSEN[field.name])
+            return chance.choice([each for each in CHOSEN[field.name] if each is not None or field.nullable])
         if field.nullable and chance.random() < 0.1 and field.kind != "float64":
             return None
         if isinstance(field.kind, Array):
