@@ -232,9 +232,10 @@ class Capture:
         end = records[len(before)].end
         choice = self._envelope.choice
         try:
-            captured = self._source.tables()
+            there = self._source.known()
+            captured = self._chosen_tables()
             choice.ask(asked_since(self.state.asked, asked.words))
-            self._check_choice(asked, captured)
+            self._check_choice(asked, there, captured)
         except Transient as error:
             choice.ask(self.state.asked)
             self._postpone(end, error)
@@ -253,9 +254,12 @@ class Capture:
             self._postponed = end
             logger.warning("capture %s heeds a signal later: %s", self.name, error)
 
-    def _check_choice(self, asked: Choose, before: Sequence[TableId]) -> None:
-        """`before` are the tables that were captured without it."""
-        there = self._source.known()
+    def _chosen_tables(self) -> set[TableId]:
+        """With those that cannot be captured now: they are when they are mended."""
+        return {*self._source.tables(), *unfit(self._source)}
+
+    def _check_choice(self, asked: Choose, there: Sequence[TableId], before: Container[TableId]) -> None:
+        """`there` are all tables, as they were before those were looked for that are chosen without it, `before`."""
         for each in asked.tables:
             one = replace(asked, tables=(each,))
             if not any(map(one.fits, there)) and not any(one.fits(_id(name)) for name in self.state.tables):
@@ -265,9 +269,9 @@ class Capture:
         if not asked.is_added:
             if chosen:
                 raise BrokenSignal(UNCHANGING)
-            parts = [table for table in tables if table in there and table not in before]
+            parts = [str(table) for table in self._chosen_tables() if table in there and table not in before]
             if parts:
-                raise PartsLeft(asked.tables, [str(table) for table in parts])
+                raise PartsLeft(asked.tables, sorted(parts))
             return
         for fault in (fault for table, fault in unfit(self._source).items() if asked.fits(table)):
             raise fault  # the first one

@@ -115,11 +115,13 @@ def test_an_administrators_publication_stays_as_it_is_and_what_it_lacks_is_told_
     assert (asking.ops("t"), asking.ops("u")) == ([], ["c"])
 
 
-def test_a_table_is_not_removed_as_long_as_its_partitions_would_be_captured_instead(database, broker, caplog):
+@pytest.mark.parametrize("identity", ["DEFAULT", "NOTHING"], ids=["fit", "to-be-mended"])
+def test_a_table_is_not_removed_as_long_as_its_partitions_would_be_captured_instead(database, broker, caplog, identity):
     schema = database.schema
     database.run(
         "CREATE TABLE e(id int PRIMARY KEY, email text) PARTITION BY RANGE (id)",
         "CREATE TABLE e1 PARTITION OF e FOR VALUES FROM (0) TO (100)",
+        f"ALTER TABLE e1 REPLICA IDENTITY {identity}",
         "INSERT INTO e VALUES (1, 'anna@example.org')",
     )
     chosen = Selection(tables=[rf"{schema}\.(t|e.*)"], hidden={rf"{schema}\.e\.email": Masked()})
