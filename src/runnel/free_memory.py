@@ -1,10 +1,17 @@
-"""Gives memory that nobody uses any more back to the system.
+"""What becomes of memory that was freed: the allocator keeps it for the next who asks, or the system has it back.
 
-C's allocator keeps what was freed for the next who asks for as much. Where later ones are of another size, a process
-has both: what it uses, and what it once used.
+C's allocator keeps small blocks. Where later ones are of another size, a process has both: what it uses, and what it
+once used. Large blocks go back to the system at once, and whoever needs one again waits until the system has cleared
+each of its pages.
 """
 
 from __future__ import annotations
+
+MIB = 1024 * 1024
+# Names of glibc's settings, see mallopt(3).
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
+LARGEST_KEPT = 32 * MIB  # the allocator allows no more
+MOST_KEPT = 64 * MIB
 
 
 def give_back() -> bool:
@@ -18,3 +25,18 @@ def give_back() -> bool:
     except (AttributeError, OSError):
         return False
     return bool(trim(ctypes.c_size_t(0)))
+
+
+def keep_large_blocks() -> bool:
+    """Keep large blocks for the next who asks for one, in this process and from now on, until it is 64 MiB together.
+
+    One heap for all threads: a block that a thread freed is for any other. False where it cannot be asked for.
+    """
+    import ctypes  # noqa: PLC0415 - few need it, and it takes its time
+
+    try:
+        choose = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    chosen = ((ARENA_MAX, 1), (MMAP_THRESHOLD, LARGEST_KEPT), (TRIM_THRESHOLD, MOST_KEPT))
+    return all(choose(name, value) == 1 for name, value in chosen)

@@ -14,6 +14,7 @@ import uvloop
 
 from runnel.broker.endpoints import Endpoint, parse_endpoint
 from runnel.broker.server import Server, start_server
+from runnel.free_memory import keep_large_blocks
 from runnel.version import __version__
 
 # The log's thread and the event loop's hand work to each other all the time: with Python's 5 ms a busy loop would let
@@ -39,6 +40,7 @@ def run_broker(
     outlive its owner, however that one dies.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
+    keep_large_blocks()  # a fetch reads a megabyte for each partition, again and again
     endpoint = parse_endpoint("metrics", metrics) if metrics is not None else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(data, configs, endpoint, when_ready, with_stdin))
