@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmarks import broker_load
 from benchmarks.broker_process import cpu_seconds
+from benchmarks.broker_promises import PROMISES, Promise
 from benchmarks.broker_servers import Running
 from benchmarks.broker_turns import Turns, say, take_turns
 from benchmarks.harness import Figure, Options, at_least, at_most
 from tests.interop.kafka_server import HOST
 
 ROOT = Path(__file__).parents[1]
-TOPIC = "requests"
 CONNECTIONS = 50
 IN_FLIGHT = 5
 
@@ -36,22 +36,27 @@ class Sample:
 
 
 def figures(options: Options, ours: Running, peer: Running) -> list[Figure]:
+    return [figure for promise in PROMISES for figure in _figures_of(promise, options, ours, peer)]
+
+
+def _figures_of(promise: Promise, options: Options, ours: Running, peer: Running) -> list[Figure]:
     seconds = options.size(full=5, quick=3)
+    topic = promise.create_topic("requests", ours, peer)
+    what = promise.figure("one-record requests")
     for broker in (ours, peer):
-        broker.create_topic(TOPIC, 1)
-        say(f"one-record requests, warm-up, {broker.name}: {_sample(broker, 0, seconds)}")
-    peak = take_turns("one-record requests", options.rounds, ours, peer, lambda broker: _sample(broker, 0, seconds))
+        say(f"{what}, warm-up, {broker.name}: {_sample(broker, topic, 0, seconds)}")
+    peak = take_turns(what, options.rounds, ours, peer, lambda broker: _sample(broker, topic, 0, seconds))
     rate = _half_of_the_lower_peak(peak)
-    half = take_turns(
-        f"{rate:,.0f} requests/s", options.rounds, ours, peer, lambda broker: _sample(broker, rate, seconds)
-    )
-    name = f"one-record requests, {CONNECTIONS} connections, {IN_FLIGHT} in flight"
+    what = promise.figure(f"{rate:,.0f} requests/s")
+    half = take_turns(what, options.rounds, ours, peer, lambda broker: _sample(broker, topic, rate, seconds))
+    name = promise.figure(f"one-record requests, {CONNECTIONS} connections, {IN_FLIGHT} in flight")
+    at_half = promise.figure("at half of the lower peak rate")
     return [
         peak.figure(name, "requests/s", lambda sample: sample.per_second, at_least(0.5)),
         peak.figure(f"{name}: p99", "ms", lambda sample: sample.p99, at_most(2)),
         peak.figure(f"{name}: the client", "cores", lambda sample: sample.busy),
-        half.figure("p99 at half of the lower peak rate", "ms", lambda sample: sample.p99, at_most(1.5)),
-        half.figure("p50 at half of the lower peak rate", "ms", lambda sample: sample.p50),
+        half.figure(f"p99 {at_half}", "ms", lambda sample: sample.p99, at_most(1.5)),
+        half.figure(f"p50 {at_half}", "ms", lambda sample: sample.p50),
     ]
 
 
@@ -61,8 +66,8 @@ def _half_of_the_lower_peak(peak: Turns[Sample]) -> float:
     return min(statistics.median(sample.per_second for sample in side) for side in sides) / 2
 
 
-def _sample(broker: Running, rate: float, seconds: float) -> Sample:
-    arguments = [HOST, broker.port, TOPIC, CONNECTIONS, IN_FLIGHT, rate, seconds]
+def _sample(broker: Running, topic: str, rate: float, seconds: float) -> Sample:
+    arguments = [HOST, broker.port, topic, CONNECTIONS, IN_FLIGHT, rate, seconds]
     command = [sys.executable, "-m", broker_load.__name__, *map(str, arguments)]
     before = cpu_seconds(broker.pid)
     run = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)

@@ -144,10 +144,11 @@ class Running:
 
     # --- topics
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Return when every partition is led: Kafka tells of a leader a moment before it is one."""
         admin = self._admin()
-        admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=60)[topic].result()
+        new = NewTopic(topic, partitions, 1, config=dict(configs or {}))
+        admin.create_topics([new], operation_timeout=60)[topic].result()
         with self.connect() as connection:
             wait_until(lambda: wire.is_led(wire.metadata(connection, [topic]), partitions), f"topic {topic}")
             wait_until(lambda: wire.end_offsets(connection, topic, partitions), f"the leaders of topic {topic}")
