@@ -45,12 +45,13 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
 
-    def enlist(self, writer: Writer, *, wake: bool) -> None:
-        """Something waits in this writer. Wake the background thread unless the caller runs the round itself."""
+    def enlist(self, writer: Writer, *, wake: bool, more: bool = False) -> None:
+        """Something waits in this writer. Wake the background thread unless the caller runs the round itself. `more`:
+        its like are expected to follow at once."""
         if writer not in self._waiting:  # the round that takes it will also take what was just submitted
             with self._lock:
                 self._waiting[writer] = None
-        if wake and (self._loop_rounds is None or not self._loop_rounds.plan()):
+        if wake and (self._loop_rounds is None or not self._loop_rounds.plan(more=more)):
             self._wake_up()
 
     def run_on(self, loop: Loop, syncs: Syncs, together: Callable[[], AbstractContextManager[object]]) -> None:

@@ -120,15 +120,19 @@ class LoopRounds:
         self._taking = threading.Lock()  # answers: the loop, or whoever finishes its round
         loop.add_reader(syncs.descriptor, self._take_answers)
 
-    def plan(self) -> bool:
-        """Take care of what waits, if this is the loop: then in its next turn, so that all of this turn is in it."""
+    def plan(self, *, more: bool = False) -> bool:
+        """Take care of what waits, if this is the loop: then in its next turn, so that all of this turn is in it.
+
+        `more` is expected: then the loop looks at its sockets once more before.
+        """
         if threading.get_ident() != self._thread or self._closed or not self._loop.is_running():
             return False
         self._submitted += 1
         if not self._planned:
             self._planned = True
             if not self._under_way:
-                self._loop.call_soon(self._begin)
+                self._gathering_since = time.perf_counter()
+                self._loop.call_soon(self._gather if more else self._begin)
         return True
 
     def come_back(self) -> None:

@@ -173,7 +173,9 @@ class Partition:
         by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence.
         """
         append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered)
-        self._commits.enlist(self._writer, wake=True)
+        # A producer sends what it has of a transaction for several partitions at once, in requests of their own: those
+        # that are read first would have a round for themselves, and the others wait for it.
+        self._commits.enlist(self._writer, wake=True, more=append.header.is_transactional)
         return append
 
     def submit_own(self, records: Sequence[Record]) -> Append:

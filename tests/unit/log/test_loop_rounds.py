@@ -17,6 +17,7 @@ from runnel.log.appends import Append
 from runnel.log.group_commit import GroupCommit
 from runnel.log.loop_rounds import MOST_BYTES, LoopRounds
 from runnel.log.writer import Writer
+from runnel.records import TRANSACTIONAL, Producer, Record, build_batch
 from runnel.testing import Crashed, FaultyFiles
 from runnel.testing.machine import FaultySyncs
 from tests.threaded_syncs import ThreadedSyncs
@@ -154,6 +155,22 @@ def test_the_next_round_takes_along_what_each_turn_brings_for_a_while(
 
     assert [append.result(timeout=0).base_offset for append in appends] == [1, 2, 3, 4]
     assert stage.count("write", "orders-0/") == before + writes
+
+
+def test_a_batch_of_a_transaction_waits_for_another_look_at_the_sockets() -> None:
+    """Its producer sends those for the other partitions right behind it, in requests of their own."""
+    stage = LoopStage()
+    partitions = [stage.partition_with_a_record(topic) for topic in ("orders", "parts")]
+    appends: list[Append] = []
+    for partition in partitions:
+        producer = Producer(1, 0, 0)
+        sent = build_batch([Record(b"tea", None, 1)], producer=producer, attributes=TRANSACTIONAL)
+        appends.append(partition.submit(sent))
+        stage.loop.turn()
+    stage.answer()
+
+    assert [append.result(timeout=0).base_offset for append in appends] == [1, 1]
+    assert stage.held.given.begun == 1
 
 
 def test_the_answers_of_a_round_are_given_together() -> None:
