@@ -55,7 +55,8 @@ def handle(node: Node, request: Request) -> Answer:
 
 
 class LoneBatch(Later):
-    """A batch that came alone, belongs to no transaction, and was accepted: nearly every small request is one.
+    """A batch that came alone, has not to be admitted to a transaction, and was accepted: nearly every small request
+    is one.
 
     It is checked and appended as any other. Only its answer is written by hand, byte for byte as the long way's.
     """
@@ -100,10 +101,12 @@ def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
         return None
     (asked_partition,) = asked["partition_data"]
     index, batch = asked_partition["index"], asked_partition["records"]
-    if batch is None or len(batch) < HEADER_SIZE or is_transactional(batch):
+    if batch is None or len(batch) < HEADER_SIZE:
         return None
     try:
         partition = topic.partition(index)
+        if is_transactional(batch) and not is_in_transaction(node, body, topic, index, batch):
+            return None
         refuse_by_time(node.clock, topic.settings, batch)
         append = partition.submit(batch)
     except (IndexError, Refusal, RunnelError):
@@ -200,26 +203,19 @@ class Production(Later):
     ) -> None:
         """The first batch of a transaction in a partition has to be admitted by the coordinator; the others follow, and
         so do all if the partition was added before, durably."""
-        name = self._request.body["transactional_id"]
-        if not name:
+        if not self._request.body["transactional_id"]:
             raise Refusal(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch in a request without a transactional id",
             )
-        producer = ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
-        place = TopicPartition(topic.name, number)
-        transactions = self._node.transactions
-        is_in = transactions.has(name, producer, place) or (
-            # Behind its end, but before the marker: in the first generation that would be of the same epoch.
-            partition.has_transaction(*producer) and not transactions.is_ending(name)
-        )
-        if is_in and not transactions.is_admitting(producer.producer_id, place):
+        if is_in_transaction(self._node, self._request.body, topic, number, batch):
             self._submit(partition, batch, result)
             self._pending += 1
             return
 
         self._pending += 1
-        first = _First(place, partition, batch, result)
+        producer = producer_of(batch)
+        first = _First(TopicPartition(topic.name, number), partition, batch, result)
         if self._request.version >= SECOND_GENERATION_SINCE:
             self._joining.setdefault(producer, []).append(first)
         else:
@@ -281,6 +277,23 @@ class Production(Later):
 
 def is_transactional(batch: memoryview) -> bool:
     return bool(ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL)
+
+
+def producer_of(batch: memoryview) -> ProducerEpoch:
+    return ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
+
+
+def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number: int, batch: memoryview) -> bool:
+    """Whether the partition is durably in this batch's transaction, and no batch before it waits to be admitted."""
+    name = body["transactional_id"]
+    if not name:
+        return False
+    producer, place, transactions = producer_of(batch), TopicPartition(topic.name, number), node.transactions
+    is_in = transactions.has(name, producer, place) or (
+        # Behind its end, but before the marker: in the first generation that would be of the same epoch.
+        topic.partition(number).has_transaction(*producer) and not transactions.is_ending(name)
+    )
+    return is_in and not transactions.is_admitting(producer.producer_id, place)
 
 
 def refuse_by_time(clock: Clock, settings: TopicSettings, batch: memoryview) -> None:

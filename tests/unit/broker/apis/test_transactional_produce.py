@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.apis.produce import LoneBatch, Production, handle
+from runnel.broker.request import Later
 from runnel.broker.transactions import ProducerEpoch, Status, TopicPartition
+from runnel.protocol.decode import read_response
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import Producer, Record, build_batch
 from runnel.replay import JournaledState
+from tests.unit.broker.node_stage import bytes_of, request_of
 from tests.unit.broker.transactions.stage import Stage, TransactionalProducer
 
 FIRST, SECOND = range(3, 12), (12, 13)
@@ -172,6 +176,36 @@ def test_what_was_added_durably_is_written_without_a_question(
     monkeypatch.setattr(transactional.node.transactions, "admit", admit)
     for version in FIRST:
         assert produce(producer, version, version - 3) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [*FIRST, *SECOND])
+def test_a_batch_that_has_not_to_be_admitted_takes_the_short_way(transactional: Stage, version: int) -> None:
+    """And is answered byte for byte as on the long one: sent twice, it is answered as the first time."""
+    producer = transactional.producer(generation=1 if version in FIRST else 2)
+    body = producer.produce_body("orders", 0, producer.batch((b"x",), 0))
+    asked = request_of(Api.PRODUCE, version, body)
+    first = handle(transactional.node, asked)
+    assert not isinstance(first, LoneBatch)
+    answered(transactional, first)
+    if version in FIRST:
+        producer.add(("orders", 0))
+    way = handle(transactional.node, asked)
+    assert isinstance(way, LoneBatch)
+    short, long = (
+        bytes_of(Api.PRODUCE, version, answered(transactional, given))
+        for given in (way, Production(transactional.node, asked).start())
+    )
+    assert short == long
+    (result,) = read_response(Api.PRODUCE, version, short)["responses"][0]["partition_responses"]
+    assert (result["error_code"], result["base_offset"]) == (ErrorCode.NONE, 0)
+
+
+def answered(transactional: Stage, given: Any) -> Any:
+    told: list[Any] = []
+    assert isinstance(given, Later)
+    given.then(told.append)
+    transactional.until(lambda: bool(told))
+    return told[0]
 
 
 def test_what_was_added_and_is_not_durable_yet_waits(transactional: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
