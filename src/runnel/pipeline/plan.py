@@ -19,6 +19,7 @@ from runnel.pipeline.source.spec import BEAT
 
 WATERMARK = "EventTimeWatermark"
 RELATION = "StreamingRelationV2"
+COLUMN = "AttributeReference"
 
 _plans: WeakKeyDictionary[DataFrame, Node] = WeakKeyDictionary()  # several look at the plan of one frame
 
@@ -44,7 +45,7 @@ class Expression:
 
     @cached_property
     def children(self) -> list[Expression]:
-        return [Expression(each) for each in _each(self.java.children())]
+        return [Expression(each) for each in elements(self.java.children())]
 
     @cached_property
     def json(self) -> str:
@@ -53,7 +54,9 @@ class Expression:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Of all that it is made of, itself among them: one question for all."""
+        """Of all that it is made of, itself among them: one question for all, and none for a column as it is."""
+        if self.kind == COLUMN:
+            return frozenset((COLUMN,))
         return frozenset(part["class"].rpartition(".")[2] for part in json.loads(self.json))
 
     def __str__(self) -> str:
@@ -77,11 +80,20 @@ class Node:
     @cached_property
     def children(self) -> list[Node]:
         """Subqueries among them."""
-        return [Node(each) for part in (self.java.children(), self.java.subqueries()) for each in _each(part)]
+        return [*self.below, *self.subqueries]
+
+    @cached_property
+    def below(self) -> list[Node]:
+        return [Node(each) for each in elements(self.java.children())]
+
+    @cached_property
+    def subqueries(self) -> list[Node]:
+        """Those in its own expressions."""
+        return [Node(each) for each in elements(self.java.subqueries())]
 
     @cached_property
     def expressions(self) -> list[Expression]:
-        return [Expression(each) for each in _each(self.java.expressions())]
+        return [Expression(each) for each in elements(self.java.expressions())]
 
     @cached_property
     def is_ours(self) -> bool:
@@ -98,6 +110,7 @@ def plan_of(frame: DataFrame) -> Node:
     return _plans[frame]
 
 
-def _each(found: Any) -> Iterator[Any]:
+def elements(found: Any) -> Iterator[Any]:
+    """Of a sequence of Scala's."""
     for number in range(found.size()):
         yield found.apply(number)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
 
-from runnel.pipeline.plan import Node, plan_of
+from runnel.pipeline.plan import COLUMN, Expression, Node, elements, plan_of
 
 AGGREGATE, JOIN, DISTINCT = "Aggregate", "Join", "Distinct"
 DEDUPLICATE = ("Deduplicate", "DeduplicateWithinWatermark")
@@ -52,9 +52,9 @@ def _remembers(node: Node) -> bool:
 def _told(node: Node, made: dict[int, Tree]) -> Told:
     found: Told = {"operator": node.kind}
     if node.kind == AGGREGATE:
-        keys = [_tree(each.toJSON()) for each in _each(node.java.groupingExpressions())]
+        keys = [_tree(each.toJSON()) for each in elements(node.java.groupingExpressions())]
         found["keys"] = [_resolved(each, made) for each in keys]
-        functions = [part for each in node.expressions for part in _functions(_tree(each.json))]
+        functions = [part for each in _computed(node) for part in _functions(_tree(each.json))]
         found["values"] = _once([_resolved(each, made) for each in functions])
     elif node.kind == DISTINCT:
         found["keys"] = str(node.java.schema().simpleString())
@@ -90,11 +90,16 @@ def _made(plan: Node) -> dict[int, Tree]:
     """What the columns are made of that are computed somewhere in the plan, by their numbers."""
     found: dict[int, Tree] = {}
     for node in _streaming(plan):
-        for expression in node.expressions:
+        for expression in () if node.is_ours else _computed(node):
             for part in _parts(_tree(expression.json)):
                 if part["class"] == "Alias":
                     found[part["exprId"]["id"]] = part["children"][0]
     return found
+
+
+def _computed(node: Node) -> list[Expression]:
+    """Its expressions without the columns that it takes as they are: Spark needs long to write one down."""
+    return [each for each in node.expressions if each.kind != COLUMN]
 
 
 def _tree(text: str) -> Tree:
@@ -128,7 +133,7 @@ def _functions(tree: Tree) -> Iterator[Tree]:
 
 def _resolved(tree: Tree, made: dict[int, Tree]) -> Any:
     kind = tree["class"]
-    if kind == "AttributeReference":
+    if kind == COLUMN:
         known = made.get(tree["exprId"]["id"])
         return f"{tree['name']}: {_plain(tree['dataType'], made)}" if known is None else _resolved(known, made)
     if kind == "Alias":
@@ -168,8 +173,3 @@ def _numbered(told: Any, names: dict[str, int]) -> Any:
 def _once(found: list[Any]) -> list[Any]:
     """Spark keeps what is asked for twice only once."""
     return [each for number, each in enumerate(found) if each not in found[:number]]
-
-
-def _each(found: Any) -> Iterator[Any]:
-    for number in range(found.size()):
-        yield found.apply(number)

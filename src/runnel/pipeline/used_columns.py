@@ -6,35 +6,25 @@ cannot be told, all are used.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from runnel.pipeline.plan import Node, elements
+
 logger = logging.getLogger(__name__)
 
-CUTTING = (".Project", ".Aggregate")  # below them, only what they name is used
-PASSING = (".Filter",)
-
-
-class Node(NamedTuple):
-    """Of a plan: what it says of itself, and the nodes below it."""
-
-    told: dict[str, Any]
-    below: list[Node]
-
-    @property
-    def kind(self) -> str:
-        return str(self.told["class"])
+CUTTING = ("Project", "Aggregate")  # below them, only what they name is used
+PASSING = ("Filter",)
 
 
 def used_columns(spark: SparkSession, body: Callable[..., Any], schemas: list[str]) -> list[frozenset[str] | None]:
     """For each input the columns that the body uses; None: all."""
     frames = [_empty(spark, schema) for schema in schemas]
     try:
-        plan = _plan(body(*frames)._jdf.queryExecution().optimizedPlan().toJSON())
+        plan = Node(body(*frames)._jdf.queryExecution().optimizedPlan())
     except Exception as error:  # the user's: what is wrong with it will be told where it is run
         logger.debug("what columns are used cannot be told: %s", error)
         return [None] * len(schemas)
@@ -52,49 +42,33 @@ def _empty(spark: SparkSession, schema: str) -> DataFrame:
 
 def _used(frame: DataFrame, readings: list[tuple[Node, list[Node] | None]]) -> frozenset[str] | None:
     """An input may be read twice, and by other ids the second time: a reading that is not known may be one of it."""
-    own = dict(_references(_plan(frame._jdf.queryExecution().analyzed().toJSON()).told))
+    own = frame._jdf.queryExecution().analyzed().outputSet()
     used: set[str] = set()
     for leaf, above in readings:
-        numbers = {number for number, _ in _references(leaf.told)}
-        if numbers <= own.keys():
+        if leaf.java.outputSet().subsetOf(own):
             if above is None:
                 return None
-            used |= {own[number] for node in above for number, _ in _references(node.told) if number in own}
-        elif {name for _, name in _references(leaf.told)} == set(own.values()):
+            used |= {name for node in above for name in _names(node.java.references().intersect(own))}
+        elif set(_names(leaf.java.outputSet())) == set(frame.columns):
             return None
     return frozenset(used)
 
 
 def _readings(node: Node, above: tuple[Node, ...] | None) -> Iterator[tuple[Node, list[Node] | None]]:
-    """Each leaf with the nodes above it that say what is used of it; None: all is."""
+    """Each leaf with the nodes above it that say what is used of it; None: all is. A subquery is a plan of its own."""
     if not node.below:
-        cut = above is not None and any(each.kind.endswith(CUTTING) for each in above)
+        cut = above is not None and any(each.kind in CUTTING for each in above)
         yield node, list(above or ()) if cut else None
     for child in node.below:
-        if node.kind.endswith(CUTTING):
+        if node.kind in CUTTING:
             yield from _readings(child, (node,))
-        elif node.kind.endswith(PASSING) and above is not None:
+        elif node.kind in PASSING and above is not None:
             yield from _readings(child, (*above, node))
         else:
             yield from _readings(child, None)
+    for subquery in node.subqueries:
+        yield from _readings(subquery, ())
 
 
-def _plan(text: str) -> Node:
-    nodes = iter(json.loads(text))
-
-    def take() -> Node:
-        told = next(nodes)
-        return Node(told, [take() for _ in range(told["num-children"])])
-
-    return take()
-
-
-def _references(told: Any) -> Iterator[tuple[int, str]]:
-    """The columns that are named anywhere in it, by their number."""
-    if isinstance(told, dict):
-        if told.get("class", "").endswith(".AttributeReference"):
-            yield told["exprId"]["id"], told["name"]
-        told = list(told.values())
-    if isinstance(told, list):
-        for each in told:
-            yield from _references(each)
+def _names(attributes: Any) -> Iterator[str]:
+    return (str(attribute.name()) for attribute in elements(attributes.toSeq()))
