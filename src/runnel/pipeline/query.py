@@ -277,10 +277,10 @@ class Query(ABC):
         return _read(spark, spec) if table is None else table.frame(spark)
 
     def _make_topics(self) -> None:
-        kafka = self.place.kafka
-        kafka.make_topic(self.place.marks_of(self.name), partitions=1, configs={"cleanup.policy": "compact"})
-        for side in self.sides:
-            kafka.make_topic(side, partitions=1)
+        marks = self.place.marks_of(self.name)
+        self.place.kafka.make_topics(
+            {marks: {"cleanup.policy": "compact"}, **{side: {} for side in self.sides}}, partitions=1
+        )
 
     def _run(self, frame: DataFrame, number: int) -> None:
         with self._one_batch:
