@@ -28,6 +28,7 @@ from runnel.pipeline.session import Session
 from runnel.pipeline.source.hold import Holder
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.testing.events import CRASH, CRASH_AFTER_COMMIT, RESTART, Between, Event
+from runnel.testing.in_memory import memory_for_files
 from runnel.testing.life import Life
 from runnel.testing.played import Played, read
 from runnel.testing.steps import Step, steps_of
@@ -46,14 +47,24 @@ class Player:
         """What the outputs of the app held in the end. Topics that it reads have so many `partitions`."""
         steps = steps_of(events)
         topics = Topics(app, (sent for step in steps for sent in step.sent))
-        with tempfile.TemporaryDirectory(prefix="runnel-play-") as directory, Broker(f"{directory}/log") as broker:
+        with (
+            tempfile.TemporaryDirectory(prefix="runnel-play-", dir=memory_for_files()) as directory,
+            Broker(f"{directory}/log") as broker,
+        ):
             topics.make(broker, partitions)
             data, held = Path(directory, "data"), Path(directory, "held")
             held.mkdir()
             running = Running(broker.bootstrap, data, spark=self._spark, held=held)
-            with Producer(broker.bootstrap) as producer:
+            with Writer(broker.bootstrap) as producer:
                 offered = Play(app, running, producer, topics).run(steps)
             return read(app, broker.bootstrap, data, {**topics.columns, **offered})
+
+
+class Writer(Producer):
+    """`flush` reads the reports on its records: there is no thread beside it, for whose end a test would wait."""
+
+    def _serve(self) -> None:
+        pass
 
 
 class Play:
