@@ -29,7 +29,9 @@ from runnel.pipeline.spark_home import REHEARSED, home_for
 Session: TypeAlias = SparkSession
 
 FEW_CORES = 4
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+# Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
+# it, nor whenever it has loaded some thousand classes more.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
 WITH_VFORK = range(17, 22)  # Java's versions
 LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
