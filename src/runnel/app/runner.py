@@ -38,6 +38,7 @@ from runnel.pipeline.given_session import fitted
 from runnel.pipeline.java_process import ended
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import PARALLEL_FROM, Place
+from runnel.pipeline.proxies import EVERY, Proxies
 from runnel.pipeline.query import Known, Query
 from runnel.pipeline.repartition import Repartition, sharing_by
 from runnel.pipeline.session import Session, class_archive, spark_session
@@ -96,6 +97,7 @@ class Runner:
         self._watching: Watching | None = None
         self._captures: Captures | None = None
         self._known = Known()
+        self._proxies = Proxies()
         self._codes = {output.name: code_of(output) for output in app.graph.outputs}
         self.queries: list[Query] = []
 
@@ -258,7 +260,7 @@ class Runner:
         every = {query.name: Kept(query, until_caught_up=self._running.until_caught_up) for query in queries}
         self._kept |= every
         handovers = {query.name: self._handover(spark, query) for query in queries}
-        waited = 0.0
+        waited = kept_for = 0.0
         while not self._stopping.wait(LOOK_EVERY):
             if (gone := ended(spark)) is not None:
                 raise gone
@@ -271,6 +273,10 @@ class Runner:
             looks = [self._goes_on(handovers[name], kept) for name, kept in every.items()]
             if not any(looks):
                 break
+            kept_for += LOOK_EVERY
+            if self._running.spark is None and kept_for >= EVERY:
+                kept_for = 0.0
+                self._proxies.let_go()
             waited += LOOK_EVERY
             if self._running.report_every is not None and waited >= self._running.report_every:
                 waited = 0.0
