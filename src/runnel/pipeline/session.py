@@ -29,9 +29,15 @@ from runnel.pipeline.spark_home import REHEARSED, home_for
 Session: TypeAlias = SparkSession
 
 FEW_CORES = 4
+# Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
+# a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
+# taken for long-lived.
+LONG_LIVED = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
+# The compilers need tens of megabytes for moments, which C's allocator would keep. Older versions cannot give it back.
+GIVE_BACK = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TrimNativeHeapInterval=30000")
 WITH_VFORK = range(17, 22)  # Java's versions
 LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
@@ -43,6 +49,9 @@ SETTINGS = {
     "spark.ui.retainedTasks": "100",
     "spark.ui.dagGraph.retainedRootRDDs": "20",
     "spark.sql.ui.retainedExecutions": "20",
+    # Every task that counts takes such a page at once: by Spark's own choice 16 MB, for a few hundred rows. What is so
+    # large and in use goes where only Java's full collections free it.
+    "spark.buffer.pageSize": "1m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -88,7 +97,7 @@ def spark_session(
     chosen = os.environ.get("SPARK_HOME")
     os.environ["SPARK_HOME"] = str(home_for(master, cache_directory()))
     try:
-        return _start(name, master, partitions, settings or {}, archive, SHORT_LIVED if short_lived else "")
+        return _start(name, master, partitions, settings or {}, archive, SHORT_LIVED if short_lived else long_lived())
     finally:
         if chosen is None:
             del os.environ["SPARK_HOME"]
@@ -112,9 +121,18 @@ def make_class_archive() -> bool:
 
 
 def java_options(*more: str) -> str:
-    collector = "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= FEW_CORES else ""
-    options = (collector, _way_to_spawn(), "-Xss4m", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", *more)
+    collector = "-XX:+UseSerialGC" if _has_few_cores() else ""
+    logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    options = (collector, *GIVE_BACK, _way_to_spawn(), "-Xss4m", logging, *more)
     return " ".join(option for option in options if option)
+
+
+def long_lived() -> str:
+    return LONG_LIVED if _has_few_cores() else ""
+
+
+def _has_few_cores() -> bool:
+    return (os.cpu_count() or 1) <= FEW_CORES
 
 
 def _way_to_spawn() -> str:

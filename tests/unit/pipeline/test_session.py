@@ -33,6 +33,14 @@ def test_options_that_are_added_come_last_and_empty_ones_are_left_out() -> None:
     assert session.java_options("", "-Xlog:disable").endswith(" -Xlog:disable")
 
 
+@pytest.mark.parametrize(("cores", "is_there"), [(2, True), (8, False)])
+def test_java_is_told_how_its_heap_begins_where_cores_are_few(
+    monkeypatch: pytest.MonkeyPatch, cores: int, is_there: bool
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert (session.long_lived() == session.LONG_LIVED) is is_there
+
+
 def test_the_source_is_imported_without_pandas() -> None:
     """Spark imports it in four processes, one after the other, before a first row is read."""
     program = "import sys, runnel.pipeline.source.reader; sys.exit('pandas' in sys.modules)"
