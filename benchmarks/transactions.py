@@ -4,6 +4,7 @@ It needs Java 17 and Maven, which fetches Kafka once. TMPDIR chooses the disk.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,7 @@ def _commits(options: Options, ours: Running, peer: Running) -> list[Figure]:
 
 
 def _commit(broker: Running, producers: int, duration: int) -> Commits:
+    os.sync()  # nobody pays for what another left in the page cache
     return Commits(**_told(transactions_load.__name__, broker.bootstrap, COMMITS, producers, duration))
 
 

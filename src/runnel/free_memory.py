@@ -9,14 +9,15 @@ from __future__ import annotations
 
 MIB = 1024 * 1024
 # Names of glibc's settings, see mallopt(3).
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, ARENA_MAX = -1, -2, -3, -8
 LARGEST_KEPT = 32 * MIB  # the allocator allows no more
-MOST_KEPT = 64 * MIB
+MOST_KEPT = 32 * MIB
+KEPT_OF_MORE = 24 * MIB
 
 
 def give_back() -> bool:
     """Whether there was any. False where the allocator cannot be asked: only that of glibc can. It takes milliseconds,
-    in which other threads go on unless they need memory from the allocator itself.
+    in which other threads go on unless they need memory from the allocator itself. What was kept goes, too.
     """
     import ctypes  # noqa: PLC0415 - few need it, and it takes its time
 
@@ -28,7 +29,8 @@ def give_back() -> bool:
 
 
 def keep_large_blocks() -> bool:
-    """Keep large blocks for the next who asks for one, in this process and from now on, until it is 64 MiB together.
+    """Keep large blocks for the next who asks for one, in this process and from now on: up to 32 MiB together, and of
+    what was more 24 MiB.
 
     One heap for all threads: a block that a thread freed is for any other. False where it cannot be asked for.
     """
@@ -38,5 +40,6 @@ def keep_large_blocks() -> bool:
         choose = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
-    chosen = ((ARENA_MAX, 1), (MMAP_THRESHOLD, LARGEST_KEPT), (TRIM_THRESHOLD, MOST_KEPT))
+    kept = ((MMAP_THRESHOLD, LARGEST_KEPT), (TRIM_THRESHOLD, MOST_KEPT), (TOP_PAD, KEPT_OF_MORE))
+    chosen = (*kept, (ARENA_MAX, 1))  # last: without the others it would not help
     return all(choose(name, value) == 1 for name, value in chosen)

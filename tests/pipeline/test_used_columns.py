@@ -34,6 +34,7 @@ def pairs(clicks):
     [
         (slow_pages, [CLICKS], [{"page", "ms"}]),
         (lambda clicks: clicks.selectExpr("upper(page) AS page"), [CLICKS], [{"page"}]),
+        (lambda clicks: clicks.where("MS > 5").groupBy("Page").count(), [CLICKS], [{"page", "ms"}]),
         (dear_clicks, [CLICKS, PRICES], [{"page", "customer"}, {"page", "price"}]),
         (clicks_above, [CLICKS, PRICES], [{"page", "ms"}, {"price"}]),
     ],

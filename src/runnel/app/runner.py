@@ -30,6 +30,7 @@ from runnel.graph.graph import Output
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
+from runnel.pipeline import proxies
 from runnel.pipeline.belonging import check_outputs
 from runnel.pipeline.body_failure import body_of
 from runnel.pipeline.checkpoint import Checkpoint
@@ -38,7 +39,6 @@ from runnel.pipeline.given_session import fitted
 from runnel.pipeline.java_process import ended
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import PARALLEL_FROM, Place
-from runnel.pipeline.proxies import EVERY, Proxies
 from runnel.pipeline.query import Known, Query
 from runnel.pipeline.repartition import Repartition, sharing_by
 from runnel.pipeline.session import Session, class_archive, spark_session
@@ -97,7 +97,6 @@ class Runner:
         self._watching: Watching | None = None
         self._captures: Captures | None = None
         self._known = Known()
-        self._proxies = Proxies()
         self._codes = {output.name: code_of(output) for output in app.graph.outputs}
         self.queries: list[Query] = []
 
@@ -192,6 +191,8 @@ class Runner:
 
     def _run_all(self, spark: Session) -> None:
         first, *others = self._generations()
+        if self._running.spark is None:
+            proxies.look_no_more_at_what_is_there()
         self._start(first)
         if self._watching is not None:
             self._watching.start(self.queries)
@@ -274,9 +275,9 @@ class Runner:
             if not any(looks):
                 break
             kept_for += LOOK_EVERY
-            if self._running.spark is None and kept_for >= EVERY:
+            if self._running.spark is None and kept_for >= proxies.EVERY:
                 kept_for = 0.0
-                self._proxies.let_go()
+                proxies.let_go()
             waited += LOOK_EVERY
             if self._running.report_every is not None and waited >= self._running.report_every:
                 waited = 0.0

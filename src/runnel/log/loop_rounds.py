@@ -277,11 +277,12 @@ class LoopRounds:
         if not writers:
             return
         self._was_quick = time.perf_counter() - self._begun < WATCHED_SECONDS
+        had_planned = self._planned  # what the answers bring plans its own round
         try:
             with self._together():
                 self._end(writers)
         finally:
-            if self._planned:
+            if had_planned:
                 self._gathering_since = time.perf_counter()
                 self._gather()
 

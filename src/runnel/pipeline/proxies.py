@@ -13,15 +13,11 @@ import gc
 EVERY = 5.0  # seconds
 
 
-class Proxies:
-    """Those of a process that is there for an app."""
+def look_no_more_at_what_is_there() -> None:
+    """Such as modules, so that letting go takes milliseconds. Before any batch: what is there then stays for good."""
+    gc.collect()
+    gc.freeze()
 
-    def __init__(self) -> None:
-        self._is_calm = False
 
-    def let_go(self) -> None:
-        """Milliseconds from the second time on: what was there the first time, such as modules, is not looked at."""
-        gc.collect()
-        if not self._is_calm:
-            self._is_calm = True
-            gc.freeze()
+def let_go() -> None:
+    gc.collect()

@@ -38,6 +38,10 @@ LONG_LIVED = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRa
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
 # The compilers need tens of megabytes for moments, which C's allocator would keep. Older versions cannot give it back.
 GIVE_BACK = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TrimNativeHeapInterval=30000")
+# Every task that counts takes such a page at once: by Spark's own choice 16 MB, for a few hundred rows. What is so
+# large and in use goes where only Java's full collections free it. A task has 8,192 pages at most, which could be too
+# little on a cluster.
+SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
 WITH_VFORK = range(17, 22)  # Java's versions
 LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
@@ -49,9 +53,6 @@ SETTINGS = {
     "spark.ui.retainedTasks": "100",
     "spark.ui.dagGraph.retainedRootRDDs": "20",
     "spark.sql.ui.retainedExecutions": "20",
-    # Every task that counts takes such a page at once: by Spark's own choice 16 MB, for a few hundred rows. What is so
-    # large and in use goes where only Java's full collections free it.
-    "spark.buffer.pageSize": "1m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -171,6 +172,7 @@ def _said_by(error: Exception) -> str:
 def _built(name: str, master: str, partitions: int | None, settings: dict[str, str], options: str) -> SparkSession:
     chosen = {
         **SETTINGS,
+        **(SMALL_PAGES if master.startswith("local") else {}),
         "spark.sql.shuffle.partitions": str(partitions or cores(master)),
         "spark.driver.extraJavaOptions": options,
         **({"spark.executor.extraJavaOptions": options} if master.startswith(REHEARSED) else {}),

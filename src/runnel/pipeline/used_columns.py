@@ -25,11 +25,11 @@ def used_columns(spark: SparkSession, body: Callable[..., Any], schemas: list[st
     frames = [_empty(spark, schema) for schema in schemas]
     try:
         plan = Node(body(*frames)._jdf.queryExecution().optimizedPlan())
+        readings = list(_readings(plan, ()))
+        return [_used(frame, readings) for frame in frames]
     except Exception as error:  # the user's: what is wrong with it will be told where it is run
         logger.debug("what columns are used cannot be told: %s", error)
         return [None] * len(schemas)
-    readings = list(_readings(plan, ()))
-    return [_used(frame, readings) for frame in frames]
 
 
 def _empty(spark: SparkSession, schema: str) -> DataFrame:
@@ -41,15 +41,19 @@ def _empty(spark: SparkSession, schema: str) -> DataFrame:
 
 
 def _used(frame: DataFrame, readings: list[tuple[Node, list[Node] | None]]) -> frozenset[str] | None:
-    """An input may be read twice, and by other ids the second time: a reading that is not known may be one of it."""
-    own = frame._jdf.queryExecution().analyzed().outputSet()
+    """An input may be read twice, and by other ids the second time: a reading that is not known may be one of it.
+
+    By the input's own names: what refers to them may have written them in another case.
+    """
+    own, names = frame._jdf.queryExecution().analyzed().outputSet(), set(frame.columns)
     used: set[str] = set()
     for leaf, above in readings:
         if leaf.java.outputSet().subsetOf(own):
             if above is None:
                 return None
-            used |= {name for node in above for name in _names(node.java.references().intersect(own))}
-        elif set(_names(leaf.java.outputSet())) == set(frame.columns):
+            for node in above:
+                used |= names - set(_names(getattr(own, "$minus$minus")(node.java.references())))
+        elif set(_names(leaf.java.outputSet())) == names:
             return None
     return frozenset(used)
 

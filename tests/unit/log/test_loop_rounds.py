@@ -157,8 +157,9 @@ def test_the_next_round_takes_along_what_each_turn_brings_for_a_while(
     assert stage.count("write", "orders-0/") == before + writes
 
 
-def test_a_batch_of_a_transaction_waits_for_another_look_at_the_sockets() -> None:
+def test_a_batch_of_a_transaction_waits_for_another_look_at_the_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its producer sends those for the other partitions right behind it, in requests of their own."""
+    monkeypatch.setattr(loop_rounds, "GATHERING_SECONDS", 60.0)
     stage = LoopStage()
     partitions = [stage.partition_with_a_record(topic) for topic in ("orders", "parts")]
     appends: list[Append] = []
