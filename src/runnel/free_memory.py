@@ -7,7 +7,8 @@ each of its pages.
 
 from __future__ import annotations
 
-MIB = 1024 * 1024
+from runnel.settings import MIB
+
 # Names of glibc's settings, see mallopt(3).
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, ARENA_MAX = -1, -2, -3, -8
 LARGEST_KEPT = 32 * MIB  # the allocator allows no more
