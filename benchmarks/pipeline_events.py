@@ -30,6 +30,7 @@ PARTITIONS = 4
 PAGES = 100
 CUSTOMERS = 10_000
 START = 1_767_225_600_000  # the first millisecond of 2026
+KEPT = {"retention.ms": "-1"}  # records as old as that would be removed within minutes
 PER_SECOND = 1_000
 BROKEN_SHARE = 100  # one in so many
 BATCH_BYTES = 56_000
@@ -46,7 +47,7 @@ class Kind(StrEnum):
 
 def fill(broker: Running, topic: str, count: int, kind: Kind = Kind.CLEAN) -> None:
     """Make the topic and write `count` events; when it returns, the broker has all of them."""
-    broker.create_topic(topic, PARTITIONS)
+    broker.create_topic(topic, PARTITIONS, KEPT)
     with broker.connect() as connection:
         waiting: deque[None] = deque()
         for batches in _requests(count, kind):
