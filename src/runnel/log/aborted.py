@@ -40,6 +40,7 @@ class AbortedTransactions:
             try:
                 more, is_all = self._search(segment, limit, first_offset, end_offset)
             except (FileNotFoundError, Replaced):
+                self._segments.refuse_if_gone()
                 if segment.retired:  # compaction has put another one in its place
                     time.sleep(0.001)
                     return self.between(first_offset, end_offset)
@@ -49,6 +50,7 @@ class AbortedTransactions:
             found += more
             if is_all:
                 break
+        self._segments.refuse_if_gone()
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def _search(
@@ -70,6 +72,8 @@ class AbortedTransactions:
             return
         logger.warning("%s is missing or does not fit the segment, and is made anew", index.path)
         index.begin(entries=entries_of(self._files, self._directory, self._segments, segment))
+        if segment.retired:
+            raise Replaced(segment.path)
         with contextlib.suppress(OSError):  # it is good enough in memory
             index.save()
             if snapshot is not None:

@@ -199,6 +199,7 @@ class Partition:
         try:
             return self._reader.read(offset, max_bytes)
         except FileNotFoundError:
+            self._writer.segments.refuse_if_gone()
             if offset >= self.start_offset:
                 raise
             # Retention removed the segment while we were about to read it.
@@ -291,6 +292,7 @@ class Partition:
             try:
                 return find(start)
             except FileNotFoundError:
+                self._writer.segments.refuse_if_gone()
                 if start == self.start_offset:
                     raise
                 # Retention removed a segment while we were about to look into it.

@@ -51,9 +51,10 @@ class Reader:
         cached = self.read_in_memory(offset, max_bytes)
         if cached is not None:
             return cached
-        segment = self._segments.holding(offset)
         try:
+            segment = self._segments.holding(offset)
             found = self._slice_of(segment, offset, max_bytes)
+            self._segments.refuse_if_gone()
         except Replaced:
             return self._again(lambda: self.read(offset, max_bytes))
         except DamagedLog as error:
@@ -66,6 +67,7 @@ class Reader:
     def read_in_memory(self, offset: int, max_bytes: int) -> Batches | None:
         """The same if it is among the newest; None if it would have to touch the disk."""
         cached = self._tails.read(self._name, offset, max_bytes)
+        self._segments.refuse_if_gone()
         return None if cached is None else Batches(*cached)
 
     def _slice_of(self, segment: Segment, offset: int, max_bytes: int) -> Slice:
@@ -94,15 +96,17 @@ class Reader:
 
     def find_time(self, timestamp: int, least_offset: int) -> Record | None:
         """The first record from `least_offset` on that has at least this timestamp."""
+        record = None
         try:
             for segment in self._segments.from_offset(least_offset):
                 with self._noticing_damage(segment):
                     record = segment.find_time(timestamp, least_offset)
                 if record is not None:
-                    return record
+                    break
         except Replaced:
             return self._again(lambda: self.find_time(timestamp, least_offset))
-        return None
+        self._segments.refuse_if_gone()
+        return record
 
     def find_largest_time(self, least_offset: int) -> Record | None:
         """The first of the records with the largest timestamp, from `least_offset` on."""
@@ -113,6 +117,7 @@ class Reader:
                     largest = max(largest, segment.largest_time_from(least_offset))
         except Replaced:
             return self._again(lambda: self.find_largest_time(least_offset))
+        self._segments.refuse_if_gone()
         return self.find_time(largest, least_offset) if largest >= 0 else None
 
     def _records_of(self, batch: bytes, batches: Batches, position: int) -> list[Record]:
@@ -123,6 +128,7 @@ class Reader:
 
     def _again(self, find: Callable[[], Found]) -> Found:
         """The files of a segment are moved just before another one has its place: that takes a moment."""
+        self._segments.refuse_if_gone()
         time.sleep(0.001)
         return find()
 

@@ -188,7 +188,7 @@ class Segment:
         self.note_all(file, end, limit, synced_offset)
         if limit is not None and self.next_offset < limit and not self.lost_its_end:
             self.quarantine(Damage(Place(self.size, self.next_offset), None, f"it ends before offset {limit}"))
-        if limit is not None and not self.indexes_are_saved:
+        if limit is not None and not self.indexes_are_saved and not self.retired:
             with contextlib.suppress(OSError):  # they are good enough in memory
                 self.seal()
         self.loaded = True

@@ -9,16 +9,18 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from runnel.errors import Closed
 from runnel.log.segment import Segment
 
 _loading = threading.Lock()
 
 
 class Segments:
-    __slots__ = ("_all", "_lock")
+    __slots__ = ("_all", "_gone", "_lock")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._all = tuple(segments)
+        self._gone: str | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -84,6 +86,19 @@ class Segments:
                 keep_from += 1
             dropped, self._all = self._all[:keep_from], self._all[keep_from:]
             return dropped
+
+    def abandon(self, name: str) -> None:
+        """Partition `name` is being deleted. What will stand under the names of its files may be another one's: nobody
+        who still reads here may take that for ours, or write anything beside it."""
+        with self._lock:
+            self._gone = name
+            for segment in self._all:
+                segment.retired = True
+
+    def refuse_if_gone(self) -> None:
+        """Closed if the partition is deleted. To be asked after files were read, or memory by the partition's name."""
+        if self._gone is not None:
+            raise Closed(f"partition {self._gone}")
 
 
 def _number_of(segments: tuple[Segment, ...], offset: int) -> int:

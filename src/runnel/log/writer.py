@@ -536,6 +536,7 @@ class Writer:
 
     def abandon(self) -> None:
         """Stop for good: what another partition of this name will hold is not ours to sync, nor to call synced."""
+        self.segments.abandon(self.name)
         self.stop()
         self._unsynced_since = None
 

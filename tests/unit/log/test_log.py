@@ -131,6 +131,27 @@ def test_a_deleted_partition_refuses_writes() -> None:
         partition.append_batch(batch(b"tea"))
 
 
+@pytest.mark.parametrize("count", [0, 1, 9], ids="{} records".format)
+@pytest.mark.parametrize("tail", [0, 10_000], ids=["on the disk", "in memory"])
+def test_whoever_still_reads_a_deleted_partition_meets_nothing_of_a_new_one_of_its_name(tail: int, count: int) -> None:
+    stage = Stage(tail_cache_bytes=tail)
+    old = stage.partition()
+    fill(old, 5)
+    stage.log.delete("orders")
+    fill(stage.partition(), count)
+
+    for read in (old.read, old.read_in_memory, old.records, old.find_time):
+        with pytest.raises(Closed):
+            list(read(3) or ())  # type: ignore[operator]
+    with pytest.raises(Closed):
+        old.find_largest_time()
+    with pytest.raises(Closed):
+        old.aborted(0, 5)
+    fill(stage.partition(), 1)
+    stage.stop_and_start()
+    assert offsets(stage.partition()) == [*range(count + 1)]
+
+
 # --- closing
 
 

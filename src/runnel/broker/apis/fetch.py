@@ -26,7 +26,7 @@ from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, LongPoll, Request
 from runnel.broker.topics import Topic
 from runnel.broker.transactions import TopicPartition
-from runnel.errors import OffsetOutOfRange, RunnelError
+from runnel.errors import Closed, OffsetOutOfRange, RunnelError
 from runnel.log import Batches, Partition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.records import parse_header
@@ -186,13 +186,16 @@ class Fetching:
 
     def _woken(self) -> None:
         """Is it enough by now?"""
+        if self._node.stopping or any(wanted.partition.closed for wanted in self._wanted):
+            self._finish()
+            return
         minimum = self._request.body["min_bytes"]
         enough = any(wanted.has_more for wanted in self._wanted)
         if enough and minimum > 1 and self._committed:
             enough = self._bytes_there() >= minimum  # what an end makes readable was there before
         elif enough and minimum > 1:
             enough = self._had + sum(wanted.partition.size for wanted in self._wanted) - self._sizes >= minimum
-        if enough or self._node.stopping or any(wanted.partition.closed for wanted in self._wanted):
+        if enough:
             self._finish()
 
     def _finish(self) -> None:
@@ -245,6 +248,8 @@ class Fetching:
             partition, offset, max_bytes, result, _ = wanted
             result["records"] = b""
             try:
+                if partition.closed and not self._node.stopping:
+                    raise Closed(f"partition {partition.id}")
                 stable = partition.last_stable_offset  # before anything is read: what is aborted is asked for after it
                 if wanted.has_more and limit > 0:
                     most = min(max_bytes, limit)
@@ -255,8 +260,6 @@ class Fetching:
                     if self._committed and result["records"]:
                         result["aborted_transactions"] = _aborted(partition, offset, min(batches.next_offset, stable))
                     limit -= len(result["records"])
-                elif partition.closed and not self._node.stopping:
-                    self._fail(result, self._unknown)
                 result["high_watermark"], result["last_stable_offset"] = partition.end_offset, stable
                 result["log_start_offset"] = partition.start_offset
             except (RunnelError, OSError) as error:
@@ -269,10 +272,13 @@ class Fetching:
             result["records"] = batches.data
 
     def _refuse(self, result: dict[str, Any], error: RunnelError | OSError) -> None:
+        result["records"] = b""
         if isinstance(error, OffsetOutOfRange):
             result["log_start_offset"] = error.start
-        code = code_of(error) if isinstance(error, RunnelError) else ErrorCode.KAFKA_STORAGE_ERROR
-        self._fail(result, code)
+        if isinstance(error, Closed):  # it was deleted
+            self._fail(result, self._unknown)
+        else:
+            self._fail(result, code_of(error) if isinstance(error, RunnelError) else ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _body(self) -> dict[str, Any]:
         size = sum(len(wanted.result["records"]) for wanted in self._wanted)

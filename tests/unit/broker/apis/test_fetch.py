@@ -373,6 +373,19 @@ def test_a_topic_that_is_deleted_ends_the_wait(wire: Wire, other: Wire, topic: s
         body["topics"][0]["topic_id"] = create_topic(other, name)
 
 
+def test_what_was_there_of_a_topic_that_is_deleted_is_not_given(wire: Wire, other: Wire, topic: str) -> None:
+    name = f"{topic}-gone"
+    topic_id = create_topic(other, name)
+    produce(other, name, batch_of(b"old"))
+    body = fetch_body({name: {0: 0}}, max_wait=FOREVER, min_bytes=10_000)
+    body["topics"][0]["topic_id"] = topic_id
+    sent = wire.send(Api.FETCH, 13, **body)
+    metadata(other, name)
+    delete_topic(other, name)
+    found = partitions_of(wire.receive(sent))[0]
+    assert (code(found), bytes(found["records"])) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+
 def test_a_broker_that_stops_ends_the_wait() -> None:
     with Broker() as broker, Wire(broker.bootstrap) as wire:
         create_topic(wire, "orders")

@@ -192,7 +192,8 @@ def test_a_search_that_finds_a_segment_gone_looks_again() -> None:
         def _all(self) -> object:
             return next(calls, new)
 
-    partition._reader._segments = Changing.__new__(Changing)
+    changing = partition._reader._segments = Changing.__new__(Changing)
+    changing._gone = None
     found = partition.find_time(1_000)
     assert found is not None
     assert found.offset == 2  # the first ones are gone
