@@ -319,10 +319,12 @@ class Partition:
         """Delete the segments that are too old or too many; the answer is how many went."""
         with self._commits.exclusive():
             writer = self._writer
+            if writer.failure is not None or writer.closed:
+                return 0
             segments = [segment for segment in writer.segments if segment.size]
             now = self._home.clock.now()
             count = expired([self._facts(segment) for segment in segments], writer.settings, now)
-            if count == 0 or writer.failure is not None or writer.closed:
+            if count == 0:
                 return 0
             last = segments[count - 1].base_offset
             if last == writer.segments.active.base_offset and not attempt(writer, "a roll", writer.roll):
@@ -439,8 +441,10 @@ class Partition:
         if not segments:
             return
         with self._home.swapping:  # one of them may be about to get its name
+            if self._writer.closed:  # deleted, and the folder may be another one's; or the next start does it
+                return
             for segment in segments:
                 segment.remove()
-        first = self._writer.segments.base_offsets[0]
-        remove_snapshots(self._home.files, self._writer.directory, before=first)
-        self._home.files.sync_directory(self._writer.directory)
+            first = self._writer.segments.base_offsets[0]
+            remove_snapshots(self._home.files, self._writer.directory, before=first)
+            self._home.files.sync_directory(self._writer.directory)

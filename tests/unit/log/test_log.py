@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Closed, InvalidSetting, PartitionFailed
-from runnel.log import Log, Record, TopicPartition, TopicSettings, open_log
+from runnel.log import Log, Partition, Record, TopicPartition, TopicSettings, open_log
+from runnel.log.segment import Segment
 from tests.unit.log.stage import DATA, Stage, batch, fill, offsets, open_on_disk
 
 # --- partitions
@@ -150,6 +151,30 @@ def test_whoever_still_reads_a_deleted_partition_meets_nothing_of_a_new_one_of_i
     fill(stage.partition(), 1)
     stage.stop_and_start()
     assert offsets(stage.partition()) == [*range(count + 1)]
+
+
+@pytest.mark.parametrize("by", ["retention", "delete_before"])
+def test_what_is_about_to_be_removed_is_not_removed_from_a_new_partition(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    old = stage.partition(segment_bytes=1_024, retention_bytes=1_024)
+    fill(old, 30)
+    remove = Partition._remove
+
+    def made_again_before(partition: Partition, segments: tuple[Segment, ...]) -> None:
+        monkeypatch.undo()
+        stage.log.delete("orders")
+        fill(stage.partition(), 3)
+        remove(partition, segments)
+
+    monkeypatch.setattr(Partition, "_remove", made_again_before)
+    if by == "retention":
+        old.apply_retention()
+    else:
+        old.delete_before(25)
+    stage.kill()
+    assert offsets(stage.partition()) == [0, 1, 2]
 
 
 # --- closing
