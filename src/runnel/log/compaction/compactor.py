@@ -129,9 +129,11 @@ class Compactor:
                         done = answer
         if done is None:
             raise CompactionFailed(str(self._id), "the worker ended too early")
-        self._home.tails.forget(str(self._id))  # what is in memory is as it was before
         horizons = [part.horizon for part in cleaned if part.horizon is not None]
-        self._home.save_clean_offset(self._id, done.end, min(horizons, default=None))
+        with self._home.swapping:
+            self._refuse_if_closed()  # a new partition of the same name is not clean
+            self._home.tails.forget(str(self._id))  # what is in memory is as it was before
+            self._home.save_clean_offset(self._id, done.end, min(horizons, default=None))
         return Compaction(
             plan.first_dirty,
             done.end,
@@ -175,6 +177,7 @@ class Compactor:
 
     def _quarantine(self, damaged: Damaged, segments: list[Segment]) -> None:
         """Readers would find it, too. From now on what is before it is cleaned without it."""
+        self._refuse_if_closed()  # deleted, and what the worker has read may be another partition's
         segment = next(known for known in segments if known.base_offset == damaged.base_offset)
         segment.quarantine(segment.damage_found(Broken(damaged.position, damaged.offset, damaged.reason)))
         raise CompactionFailed(str(self._id), f"{segment.path} is damaged at position {damaged.position:,}")

@@ -1,5 +1,6 @@
 """What a round keeps and what it drops, on a disk in memory and in one process."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from runnel.log import Record
 from runnel.log.compaction import windows
 from runnel.log.compaction.cleaning import grouped
 from runnel.log.compaction.compactor import Compaction
-from runnel.log.compaction.job import Source
+from runnel.log.compaction.job import Answer, Job, Source
 from runnel.log.compaction.rewriting import horizon_of
+from runnel.log.compaction.workers import Workers
 from runnel.records import Codec, Producer, build_batch
 from runnel.settings import DAY, INT32_MAX
 from tests.unit.log.compaction.table import FOLDER, end, headers, produce, put, ranges, shown, table
@@ -461,6 +463,38 @@ def test_a_closed_partition_is_not_compacted() -> None:
 
     with pytest.raises(Closed):
         partition.compact()
+
+
+@pytest.mark.parametrize("when", ["before the work", "after it"])
+def test_a_topic_that_is_made_again_meanwhile_is_neither_damaged_nor_clean(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    partition = table(stage, segment_bytes=1_024)
+    for number in range(20):
+        partition.append([Record(b"v" * 100, b"%d" % number)])
+    run = Workers.run
+
+    def made_again() -> None:
+        stage.log.delete("table")
+        for number in range(6):
+            put(table(stage), a=str(number))
+
+    def with_a_new_one(workers: Workers, job: Job) -> Iterator[Answer]:
+        if when == "before the work":
+            made_again()
+        yield from run(workers, job)
+        if when == "after it":
+            made_again()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Workers, "run", with_a_new_one)
+        with pytest.raises(Closed):
+            partition.compact()
+    stage.stop_and_start()
+    assert [*shown(table(stage)).values()] == [("a", str(number)) for number in range(6)]
+    table(stage).compact()
+    assert shown(table(stage)) == {5: ("a", "5")}
 
 
 # --- the clock
