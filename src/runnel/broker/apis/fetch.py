@@ -245,8 +245,9 @@ class Fetching:
     def _read(self, limit: int, *, in_memory: bool = False) -> bool:
         """Read what there is, up to the limit; False if that needs the disk and `in_memory` forbids it."""
         for wanted in self._wanted:
+            wanted.result["records"] = b""  # of all: what memory had is no reason to leave out a large batch
+        for wanted in self._wanted:
             partition, offset, max_bytes, result, _ = wanted
-            result["records"] = b""
             try:
                 if partition.closed and not self._node.stopping:
                     raise Closed(f"partition {partition.id}")

@@ -258,6 +258,18 @@ def test_an_empty_partition_does_not_use_up_the_batch_that_may_be_too_large(wire
     assert [whole_batches(each) for each in partitions_of(wire.ask(Api.FETCH, 11, **body))] == [0, 1]
 
 
+def test_a_partition_on_the_disk_does_not_keep_back_a_large_batch_of_another(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap) as wire:
+        create_topic(wire, "orders", 3)
+        produce(wire, "orders", batch_of(b"old"), partition=2)
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap) as wire:
+        produce(wire, "orders", batch_of(KB), partition=0)
+        produce(wire, "orders", batch_of(b"new"), partition=1)
+        body = fetch_body({"orders": {0: 0, 1: 0, 2: 0}}, partition_max_bytes=500)
+        found = partitions_of(wire.ask(Api.FETCH, 11, **body))
+        assert [values_in(each) for each in found] == [[KB], [b"new"], [b"old"]]
+
+
 def test_the_broker_has_a_limit_of_its_own() -> None:
     with Broker(settings={"fetch.max.bytes": 2_500}) as broker, Wire(broker.bootstrap) as wire:
         create_topic(wire, "orders")
