@@ -252,7 +252,7 @@ class Fetching:
                 if partition.closed and not self._node.stopping:
                     raise Closed(f"partition {partition.id}")
                 stable = partition.last_stable_offset  # before anything is read: what is aborted is asked for after it
-                if wanted.has_more and limit > 0:
+                if wanted.has_more and (limit > 0 or not self._has_some):
                     most = min(max_bytes, limit)
                     batches = partition.read_in_memory(offset, most) if in_memory else partition.read(offset, most)
                     if batches is None:
@@ -269,8 +269,12 @@ class Fetching:
 
     def _take(self, batches: Batches, result: dict[str, Any], most: int) -> None:
         """A batch that is larger than allowed is given only if it is the first of all."""
-        if len(batches.data) <= most or all(not wanted.result["records"] for wanted in self._wanted):
+        if len(batches.data) <= most or not self._has_some:
             result["records"] = batches.data
+
+    @property
+    def _has_some(self) -> bool:
+        return any(wanted.result["records"] for wanted in self._wanted)
 
     def _refuse(self, result: dict[str, Any], error: RunnelError | OSError) -> None:
         result["records"] = b""

@@ -209,10 +209,11 @@ def test_no_epoch_means_no_check(wire: Wire, topic: str) -> None:
 # --- limits
 
 
-def test_a_batch_is_given_however_large_it_is(wire: Wire, topic: str) -> None:
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_batch_is_given_however_large_it_is(wire: Wire, topic: str, limit: int) -> None:
     produce(wire, topic, batch_of(KB))
     produce(wire, topic, batch_of(b"next"))
-    assert values_in(fetch(wire, topic, max_bytes=1, partition_max_bytes=1)) == [KB]
+    assert values_in(fetch(wire, topic, max_bytes=limit, partition_max_bytes=limit)) == [KB]
 
 
 def test_a_partition_gives_no_more_than_its_limit(wire: Wire, topic: str) -> None:
