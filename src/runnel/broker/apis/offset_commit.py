@@ -27,6 +27,7 @@ from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
 from runnel.broker.topics import Topic
 from runnel.protocol.error_codes import ErrorCode
+from runnel.settings import INT64_MAX
 
 FIRST_WITH_IDS = 10
 FIRST_THAT_MISSES_GROUPS = 9
@@ -95,7 +96,7 @@ def _committed(node: Node, retention: int, parts: list[_Part]) -> Committed:
             part.asked["committed_leader_epoch"],
             part.asked["committed_metadata"] or "",
             now,
-            None if retention == BROKERS_RETENTION else now + retention,
+            None if retention == BROKERS_RETENTION else min(now + retention, INT64_MAX),
             part.topic.id,
         )
         for part in parts

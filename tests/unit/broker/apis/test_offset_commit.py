@@ -97,3 +97,11 @@ def test_a_retention_of_its_own_is_kept(stage: GroupStage, version: int) -> None
     asked(stage, version, [part()], retention_time=1_000)
     value = stage.node.groups.fetch("g", None).result(60)[TopicPartition("orders", 0)]
     assert value.expires_at == value.committed_at + 1_000
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_the_longest_retention_has_no_end(stage: GroupStage, version: int) -> None:
+    stage.topic("orders")
+    assert errors(asked(stage, version, [part()], retention_time=2**63 - 1)) == [ErrorCode.NONE]
+    value = stage.node.groups.fetch("g", None).result(60)[TopicPartition("orders", 0)]
+    assert value.expires_at == 2**63 - 1
