@@ -121,8 +121,9 @@ class ConsumerGroups:
     # --- their life
 
     def start(self, name: str, group: ConsumerGroup) -> None:
-        """Let a group run as it is durable: the sessions of all members begin."""
+        """Let a group run as it is durable: the sessions of all members begin, and it looks at the topics anew."""
         running = self._ensure(name)
+        running.seen_changes = running.resolved_changes = NEVER
         running.sessions.keep_only(group.members)
         for member in group.members.values():
             if not running.sessions.has_begun(member.id):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
 from runnel.protocol.error_codes import ErrorCode
-from tests.unit.broker.groups.consumer.stage import SESSION, ConsumerStage, Reader
+from tests.unit.broker.groups.consumer.stage import SESSION, ConsumerStage, Reader, at_once
 
 
 @pytest.fixture
@@ -119,6 +122,40 @@ def test_a_member_whose_time_ends_while_the_disk_is_ill_is_fenced_later(stage: C
     stage.heal_disk()
     stage.advance(SESSION + 2_000)
     assert stage.consumer_group().members == {}
+
+
+def test_partitions_whose_coming_is_noticed_and_lost_are_noticed_again(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    stage.topics.grow("orders", 6)
+    stage.break_disk()
+    lost = stage.groups.consumer_heartbeat("g", ann.request())
+    stage.settle()
+    assert lost.exception(0) is not None
+    stage.heal_disk()
+    stage.advance(1_000)
+    for _ in range(3):
+        ann.heartbeat()
+    assert ann.numbers == [0, 1, 2, 3, 4, 5]
+
+
+def test_topics_of_an_expression_that_are_found_and_lost_are_found_again(stage: ConsumerStage) -> None:
+    ann = Reader(stage, "ann", expression="or.*")
+    ann.heartbeat()
+    ann.heartbeat()
+    stage.topics.create("ores", 1)
+    resolved: Future[Any] = Future()
+    stage.groups.consumer._apart = lambda work: resolved
+    ann.heartbeat()
+    stage.break_disk()
+    resolved.set_result({"or.*": ("orders", "ores")})
+    stage.settle()
+    stage.heal_disk()
+    stage.groups.consumer._apart = at_once
+    stage.advance(1_000)
+    for _ in range(3):
+        ann.heartbeat()
+    assert ("ores", 0) in ann.has
 
 
 def test_an_empty_group_goes_with_its_last_offset(stage: ConsumerStage) -> None:
