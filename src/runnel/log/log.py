@@ -24,6 +24,7 @@ from runnel.log.partition import Partition
 from runnel.settings import LogSettings, TopicSettings
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+LONGEST_FILE_NAME = 255  # of every usual file system
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ class Log:
         # The turn first: an event loop that asks for a partition waits for the lock, and may have the turn.
         with self._home.swapping, self._commits.exclusive(), self._lock:
             self.partition(topic, number).refuse_writes()
-            gone = f"{path}/{name}.{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
+            mark = f".{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
+            gone = f"{path}/{str(name)[: LONGEST_FILE_NAME - len(mark)]}{mark}"
             files.rename(f"{path}/{name}", gone)
             files.sync_directory(path)
             self._home.open_files.forget_folder(f"{path}/{name}")

@@ -85,6 +85,15 @@ def test_a_deleted_partition_is_gone() -> None:
     assert offsets(stage.partition("other")) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("number", [0, 99_999])
+def test_a_partition_with_the_longest_name_can_be_deleted(tmp_path: Path, number: int) -> None:
+    with open_on_disk(tmp_path) as log:
+        fill(log.partition("a" * 249, number), 3)
+        log.delete("a" * 249, number)
+        assert log.partitions() == []
+        assert not any(name.name.startswith("a") for name in tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("stop", [None, "stop_and_start", "kill", "lose_power"])
 def test_a_new_partition_of_a_deleted_ones_name_knows_nothing_of_it(stop: str | None) -> None:
     stage = Stage()
