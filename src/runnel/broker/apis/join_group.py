@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runnel.broker.groups.answers import JoinAnswer, told
+from runnel.broker.groups.answers import JoinAnswer, error_of, told
 from runnel.broker.groups.joining import JoinRequest
 from runnel.broker.groups.members import GroupProtocol
 from runnel.broker.node import Node
@@ -46,7 +46,11 @@ def handle(node: Node, request: Request) -> Answer:
         request.version >= FIRST_THAT_SENDS_BACK,
         request.version >= FIRST_THAT_SKIPS,
     )
-    return told(node.groups.join(body["group_id"] or "", wish), lambda answer: _body(answer, request.version))
+    return told(
+        node.groups.join(body["group_id"] or "", wish),
+        lambda answer: _body(answer, request.version),
+        lambda failed: _body(JoinAnswer(wish.member_id, error_of(failed)), request.version),
+    )
 
 
 def _body(answer: JoinAnswer, version: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runnel.broker.groups.answers import SyncAnswer, told
+from runnel.broker.groups.answers import SyncAnswer, error_of, told
 from runnel.broker.groups.syncing import SyncRequest
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
@@ -36,7 +36,9 @@ def handle(node: Node, request: Request) -> Answer:
         body["protocol_name"],
         {each["member_id"]: each["assignment"] or b"" for each in body["assignments"] or ()},
     )
-    return told(node.groups.sync(body["group_id"] or "", wish), _body)
+    return told(
+        node.groups.sync(body["group_id"] or "", wish), _body, lambda failed: _body(SyncAnswer(error_of(failed)))
+    )
 
 
 def _body(answer: SyncAnswer) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import SERVED, Api
 from tests.unit.broker.apis.group_stage import GroupStage
+from tests.unit.broker.transactions.stage import Stage
 
 
 @pytest.mark.parametrize("version", range(SERVED[Api.JOIN_GROUP].most + 1))
@@ -59,3 +60,43 @@ def test_a_static_leader_that_comes_back_may_skip_the_assignment(stage: GroupSta
     assert answer["generation_id"] == first["generation_id"]
     assert answer["member_id"] != first["member_id"]
     assert answer["members"][0]["group_instance_id"] == "i-1"
+
+
+def test_a_classic_member_of_a_consumer_group_is_told_that_nothing_can_be_stored(transactional: Stage) -> None:
+    heartbeat = {
+        "group_id": "g",
+        "member_id": "ann",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 10_000,
+        "subscribed_topic_names": ["orders"],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    assert not transactional.ask(Api.CONSUMER_GROUP_HEARTBEAT, heartbeat)["error_code"]
+    wish = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 60_000,
+        "member_id": "",
+        "group_instance_id": "i-1",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"\x00\x00\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"}],
+        "reason": None,
+    }
+    transactional.files.fail("sync", "/__consumer_offsets-0/")
+    for _ in range(2):
+        joined = transactional.ask(Api.JOIN_GROUP, wish)
+        assert joined["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    sync = {
+        "group_id": "g",
+        "generation_id": 1,
+        "member_id": "bob",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [],
+    }
+    assert transactional.ask(Api.SYNC_GROUP, sync)["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
