@@ -29,13 +29,14 @@ Fill = Callable[
     [Message, bytes, int], int
 ]  # puts one or more fields into the message; the answer is the position after
 
-MOST_ITEMS = 100_000  # in all arrays of one message
+MOST_ITEMS = 100_000  # in all arrays of one request
+MOST_ITEMS_OF_AN_ANSWER = 10_000_000  # whoever asks for all topics of a large Kafka wants to know them
 
 IMPLICIT_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "uuid": None, "records": None, "float64": 0.0}
 
 
 class _Allowance(threading.local):
-    items = 0
+    most = items = 0  # of the message that is read, and left
 
 
 _allowance = _Allowance()
@@ -51,16 +52,17 @@ def read_request(frame: bytes, header: RequestHeader, end: int) -> Message:
         body = by_hand(frame, start, end, version)
         if body is not None:
             return body
-    return _read(_request_reader(api_key, version), frame, start, end)
+    return _read(_request_reader(api_key, version), frame, start, end, MOST_ITEMS)
 
 
 def read_response(api_key: int, version: int, data: bytes | bytearray, start: int = 0) -> Message:
     """The body of a response: for those who speak to a broker. Records are views of the data."""
-    return _read(_response_reader(api_key, version), data, start, len(data))  # type: ignore[arg-type]  # read, not kept
+    get = _response_reader(api_key, version)
+    return _read(get, data, start, len(data), MOST_ITEMS_OF_AN_ANSWER)  # type: ignore[arg-type]  # read, not kept
 
 
-def _read(get: Get, data: bytes, start: int, end: int) -> Message:
-    _allowance.items = MOST_ITEMS
+def _read(get: Get, data: bytes, start: int, end: int, most_items: int) -> Message:
+    _allowance.most = _allowance.items = most_items
     try:
         message, stop = get(data, start)
     except (struct.error, IndexError):
@@ -224,7 +226,7 @@ def _array(get: Get, flexible: bool, *, nullable: bool) -> Get:
             raise IndexError
         _allowance.items -= count
         if _allowance.items < 0:
-            raise MalformedRequest(f"it has more than {MOST_ITEMS:,} items")
+            raise MalformedRequest(f"it has more than {_allowance.most:,} items")
         items = []
         for _ in range(count):
             item, position = get(data, position)

@@ -6,7 +6,7 @@ import pytest
 
 from runnel.errors import MalformedRequest
 from runnel.protocol.decode import MOST_ITEMS, read_request, read_response
-from runnel.protocol.encode import put_unsigned_varint, request_encoder
+from runnel.protocol.encode import put_unsigned_varint, request_encoder, response_encoder
 from runnel.protocol.frames import parse_header
 from runnel.protocol.schemas import Array, Structure, schema
 from runnel.protocol.versions import Api
@@ -112,6 +112,18 @@ def test_so_many_items_are_read_and_no_more() -> None:
     assert len(read(kind + varint(MOST_ITEMS + 1) + b"\x01" * MOST_ITEMS + b"\x01\x00")["states_filter"]) == MOST_ITEMS
     with pytest.raises(MalformedRequest, match="more than 100,000 items"):
         read(kind + varint(MOST_ITEMS + 2) + b"\x01" * (MOST_ITEMS + 1) + b"\x01\x00")
+
+
+def test_an_answer_may_have_more_than_a_request() -> None:
+    """Each partition comes with its replicas: of a Kafka with 15,000 partitions more than 100,000 items are told."""
+    nodes = [1, 2, 3]
+    partition = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0, "offline_replicas": ()}
+    partition |= {"replica_nodes": nodes, "isr_nodes": nodes}
+    topic = {"error_code": 0, "name": "t", "is_internal": False, "partitions": [partition] * (MOST_ITEMS // 6)}
+    body = {"throttle_time": 0, "brokers": (), "cluster_id": "c", "controller_id": 1, "topics": [topic]}
+    answer = b"".join(map(bytes, response_encoder(Api.METADATA, 9)(body)))
+    (found,) = read_response(Api.METADATA, 9, answer)["topics"]
+    assert len(found["partitions"]) == MOST_ITEMS // 6
 
 
 def test_the_items_of_all_arrays_count_together() -> None:
