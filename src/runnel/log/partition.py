@@ -92,7 +92,11 @@ class Partition:
     @property
     def size(self) -> int:
         """The bytes of its batches."""
-        return sum(segment.size for segment in self._writer.segments)
+        try:
+            return sum(segment.size for segment in self._writer.segments)
+        except (FileNotFoundError, Replaced):
+            self._writer.segments.refuse_if_gone()
+            raise
 
     def epoch_end(self, epoch: int) -> EpochStart:
         """The largest epoch that is at most `epoch`, and the offset after its last record."""

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import Any
 
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topics import Topic
+from runnel.errors import Closed, UnknownTopic
 from runnel.protocol.error_codes import ErrorCode
 
 
@@ -35,9 +37,9 @@ def _wanted(node: Node, asked: list[dict[str, Any]] | None) -> list[tuple[Topic,
 
 def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
     topics = [
-        {"name": topic.name, "partitions": [_partition(topic, number) for number in numbers]}
+        {"name": topic.name, "partitions": partitions}
         for topic, numbers in wanted
-        if numbers
+        if (partitions := _partitions(topic, numbers))
     ]
     directory = {
         "error_code": ErrorCode.NONE,
@@ -50,10 +52,21 @@ def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [directory]}
 
 
+def _partitions(topic: Topic, numbers: list[int]) -> list[dict[str, Any]]:
+    found = []
+    for number in numbers:
+        with contextlib.suppress(UnknownTopic, Closed):  # it was deleted meanwhile
+            found.append(_partition(topic, number))
+    return found
+
+
 def _partition(topic: Topic, number: int) -> dict[str, Any]:
+    partition = topic.partition(number)
+    if partition.closed:
+        raise Closed(f"partition {partition.id}")
     return {
         "partition_index": number,
-        "partition_size": topic.partition(number).size,
+        "partition_size": partition.size,
         "offset_lag": 0,
         "is_future_key": False,
     }

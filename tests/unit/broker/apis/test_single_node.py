@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.apis import describe_log_dirs
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import SERVED, Api
 from runnel.records import Producer, Record, build_batch
@@ -48,6 +49,33 @@ def test_the_data_directory_tells_the_size_of_its_partitions(stage: NodeStage, v
     (topic,) = found["topics"]
     told = [(each["partition_index"], each["partition_size"], each["offset_lag"]) for each in topic["partitions"]]
     assert (topic["name"], told) == ("orders", [(0, 0, 0), (1, len(batch), 0)])
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_topic_that_is_deleted_while_it_is_looked_at_is_left_out(
+    stage: NodeStage, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    stage.create("other")
+    for _ in range(3):
+        partition = stage.node.topics.find("orders").partition(1)  # type: ignore[union-attr]
+        partition.append_batch(build_batch([Record(value=b"x" * 100, timestamp=1)]))
+        partition.roll()
+    stage.restart()
+    topic = stage.node.topics.find("orders")
+    assert topic is not None
+    if is_open:
+        topic.open_all()
+    look = describe_log_dirs._described
+
+    def deleted_before(*told: Any) -> Any:
+        topic.leave()
+        for number in range(2):
+            stage.node.log.delete("orders", number)
+        return look(*told)
+
+    monkeypatch.setattr(describe_log_dirs, "_described", deleted_before)
+    found = directory(stage, None)
+    assert [each["name"] for each in found["topics"] if not each["name"].startswith("__")] == ["other"]
 
 
 def test_the_data_directory_tells_of_all_topics_and_of_its_disk(stage: NodeStage) -> None:
