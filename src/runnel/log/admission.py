@@ -20,17 +20,20 @@ from runnel.records import (
     parse_header,
     validate,
 )
-from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE
+from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE, validate_body
 from runnel.settings import TopicSettings
 
 
-def admit(batch: Buffer, settings: TopicSettings, *, unnumbered: bool = False) -> BatchHeader:
+def admit(
+    batch: Buffer, settings: TopicSettings, *, unnumbered: bool = False, header: BatchHeader | None = None
+) -> BatchHeader:
     """The header of a batch that may be appended; InvalidBatch says why another one may not.
 
-    `unnumbered` admits a batch that a coordinator writes in a producer's name, without a sequence.
+    `unnumbered` admits a batch that a coordinator writes in a producer's name, without a sequence. The `header` may be
+    given by who has parsed it already.
     """
     try:
-        header = validate(batch)
+        header = validate(batch) if header is None else validate_body(batch, 0, header)
     except CorruptBatch as error:
         raise _by_its_maker(batch, error) from None
     base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header

@@ -13,7 +13,7 @@ from runnel.records import BatchHeader, Marker
 
 logger = logging.getLogger(__name__)
 
-_waiting = threading.Lock()  # guards the rare moments in which somebody waits for an append
+_waiting = threading.Lock()  # two threads that begin to wait for one append wait for one event
 
 
 class Appended(NamedTuple):
@@ -47,7 +47,7 @@ class Append:
         self.done = False
         self.error: RunnelError | None = None
         self._event: threading.Event | None = None
-        self._callbacks: list[Callable[[Append], None]] | None = None
+        self._callbacks: list[Callable[[Append], None]] = []  # each is called by the thread that takes it out
 
     def result(self, timeout: float | None = None) -> Appended:
         """Wait for the answer; raises the error if the batch was lost, TimeoutError if it is not known yet."""
@@ -59,30 +59,29 @@ class Append:
 
     def _awaited(self, timeout: float | None) -> bool:
         with _waiting:
-            if self.done:
-                return True
-            self._event = self._event or threading.Event()
-        return self._event.wait(timeout)
+            self._event = event = self._event or threading.Event()
+        return self.done or event.wait(timeout)  # in this order: `answer` looks for the event after it is done
 
     def when_done(self, callback: Callable[[Append], None]) -> None:
         """Call back once, from whichever thread answers; at once if the answer is there already."""
-        with _waiting:
-            if not self.done:
-                if self._callbacks is None:
-                    self._callbacks = [callback]
-                else:
-                    self._callbacks.append(callback)
-                return
-        callback(self)
+        self._callbacks.append(callback)
+        if self.done:  # whoever answered may have looked before
+            self._call_back()
 
     def answer(self, error: RunnelError | None = None) -> None:
-        with _waiting:
-            self.error = error
-            self.done = True
-            callbacks, self._callbacks = self._callbacks, None
-            if self._event is not None:
-                self._event.set()
-        for callback in callbacks or ():
+        self.error = error
+        self.done = True  # before it looks who waits: whoever comes after that finds it done
+        if self._event is not None:
+            self._event.set()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks = self._callbacks
+        while callbacks:
+            try:
+                callback = callbacks.pop(0)
+            except IndexError:  # another thread took it
+                return
             try:
                 callback(self)
             except Exception:  # others wait for their answers behind it

@@ -42,13 +42,15 @@ class OpenTransactions:
 
     def begin(self, producer_id: int, offset: int) -> None:
         """Offsets rise, so the newest one comes last."""
-        self._note_change(producer_id)
+        if self.tracks:
+            self._changes.append((producer_id, self._starts.get(producer_id)))
         self._starts[producer_id] = offset
         if offset < self.first:
             self.first = offset
 
     def end(self, producer_id: int) -> None:
-        self._note_change(producer_id)
+        if self.tracks:
+            self._changes.append((producer_id, self._starts.get(producer_id)))
         del self._starts[producer_id]
         self.first = next(iter(self._starts.values()), NONE)
 
@@ -76,7 +78,3 @@ class OpenTransactions:
         self._changes.clear()
         self._starts = OrderedDict(sorted(starts.items(), key=lambda known: known[1]))
         self.first = next(iter(self._starts.values()), NONE)
-
-    def _note_change(self, producer_id: int) -> None:
-        if self.tracks:
-            self._changes.append((producer_id, self._starts.get(producer_id)))

@@ -170,13 +170,16 @@ class Partition:
         self._commits.settle(append)
         return append.result()
 
-    def submit(self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False) -> Append:
+    def submit(
+        self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False, header: BatchHeader | None = None
+    ) -> Append:
         """Accept a batch and return at once; the answer comes when it is durable.
 
         `reserved` writes go on when the disk is low: they are for a broker's own state. An `unnumbered` one is written
-        by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence.
+        by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence. The `header` may
+        be given by who has parsed it already.
         """
-        append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered)
+        append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered, header=header)
         # A producer sends what it has of a transaction for several partitions at once, in requests of their own: those
         # that are read first would have a round for themselves, and the others wait for it.
         self._commits.enlist(self._writer, wake=True, more=append.header.is_transactional)

@@ -139,12 +139,20 @@ class Producers:
         """All of them by producer id, as they are now."""
         return dict(self._states)
 
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether it follows its producer's last batch, as nearly all do: then it repeats none, and `check` has nothing
+        against it."""
+        state = self._states.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch or not state.batches:
+            return False
+        if state.transaction_start != NO_OFFSET and not header.attributes & TRANSACTIONAL:
+            return False
+        return header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCES
+
     def duplicate_of(self, header: BatchHeader) -> Remembered | None:
         """The remembered batch that this one repeats."""
         state = self._states.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch or not state.batches:
-            return None
-        if header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCES:  # nearly always
             return None
         for batch in state.batches:
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
@@ -214,7 +222,8 @@ class Producers:
             self.transactions.begin(producer_id, base_offset)
         if sequence == NO_SEQUENCE:
             return
-        batch = Remembered((sequence + delta) % SEQUENCES, base_offset + delta, delta, timestamp)
+        facts = ((sequence + delta) % SEQUENCES, base_offset + delta, delta, timestamp)
+        batch = tuple.__new__(Remembered, facts)  # without a call in Python: each batch is noted twice
         state.batches = [*state.batches[1 - REMEMBERED :], batch]
 
     def stable_before(self, offset: int) -> int:

@@ -44,6 +44,9 @@ from runnel.records import (
 )
 from runnel.settings import INT32_MAX, CompressionType, TimestampType, TopicSettings
 
+# A name of the module is found in a tenth of the time that a member of an enum takes.
+AS_SENT = CompressionType.PRODUCER
+OF_THE_LOG = TimestampType.LOG_APPEND_TIME
 CODECS = {
     CompressionType.UNCOMPRESSED: Codec.NONE,
     CompressionType.GZIP: Codec.GZIP,
@@ -113,16 +116,19 @@ class Writer:
 
     # --- the callers' side
 
-    def submit(self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False) -> Append:
-        header = admit(batch, self.settings, unnumbered=unnumbered)
+    def submit(
+        self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False, header: BatchHeader | None = None
+    ) -> Append:
+        settings = self.settings
+        header = admit(batch, settings, unnumbered=unnumbered, header=header)
         if not reserved:
             self._home.refuse_if_disk_low(len(batch))
-        if self.settings.compression_type is not CompressionType.PRODUCER:
-            batch = recompressed(batch, CODECS[self.settings.compression_type])
-            header = admit(batch, self.settings, unnumbered=unnumbered)
-        if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if settings.compression_type is not AS_SENT:
+            batch = recompressed(batch, CODECS[settings.compression_type])
+            header = admit(batch, settings, unnumbered=unnumbered)
+        if settings.message_timestamp_type is OF_THE_LOG:
             batch = with_append_time(batch, self._home.clock.now())
-            header = admit(batch, self.settings, unnumbered=unnumbered)
+            header = admit(batch, settings, unnumbered=unnumbered)
         with self._lock:
             if self.closed or self.failure is not None:
                 self.refuse_if_unfit()
@@ -135,10 +141,7 @@ class Writer:
     def submit_own(self, records: Sequence[Record]) -> Append:
         """One batch of a broker's own state: built at its place like a marker, and written when the disk is low too."""
         settings = self.settings
-        if (
-            settings.compression_type is not CompressionType.PRODUCER
-            or settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        ):
+        if settings.compression_type is not AS_SENT or settings.message_timestamp_type is OF_THE_LOG:
             return self.submit(build_batch(records), reserved=True)
         with self._lock:
             if self.closed or self.failure is not None:
@@ -171,7 +174,7 @@ class Writer:
                 base_offset=base,
                 leader_epoch=epoch,
             )
-            if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            if self.settings.message_timestamp_type is OF_THE_LOG:
                 batch = with_append_time(batch, now)
             header = parse_header(batch)
             self.producers.replay(header, now, marker)
@@ -198,6 +201,8 @@ class Writer:
             raise self.failure
 
     def _repeated(self, header: BatchHeader) -> Append | None:
+        if self.producers.is_next(header):
+            return None
         known = self.producers.duplicate_of(header)
         if known is None:
             self.producers.check(header)
@@ -207,11 +212,12 @@ class Writer:
 
     def _accepted(self, header: BatchHeader, batch: Buffer) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
-        placed = BatchHeader(base, header.length, epoch, *header[3:])
+        placed = tuple.__new__(BatchHeader, (base, header.length, epoch, *header[3:]))  # without a call in Python
         if header.producer_id != NO_PRODUCER_ID:
             self.producers.replay(placed, self._home.clock.now())
         self.next_offset = base + header.last_offset_delta + 1
-        appended = Appended(base, self.next_offset - 1, header.max_timestamp, epoch)
+        facts = (base, self.next_offset - 1, header.max_timestamp, epoch, False)
+        appended = tuple.__new__(Appended, facts)
         return Append(placed, place_parts(batch, base, epoch), appended)
 
     # --- a round: write, sync, publish

@@ -42,6 +42,8 @@ DELETE_HORIZON = 0x40
 FLAGS = APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 KNOWN_ATTRIBUTES = CODEC_MASK | FLAGS
 
+LAST_CODEC = int(max(Codec))
+
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -117,7 +119,7 @@ class BatchHeader(NamedTuple):
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header as it stands there, unchecked; CorruptBatch if the bytes end before it does."""
     try:
-        return BatchHeader._make(HEADER.unpack_from(data, position))
+        return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # `_make` counts the fields again
     except struct.error as error:
         raise CorruptBatch(
             f"{max(0, len(data) - position)} bytes are left, a batch's header has {HEADER_SIZE}"
@@ -145,7 +147,7 @@ def validate_body(data: Buffer, position: int, header: BatchHeader) -> BatchHead
     checksum = crc32c(memoryview(data)[position + CHECKED_FROM : end])
     if checksum != expected:
         raise CorruptBatch(f"checksum of the batch is {checksum:#010x}, its header says {expected:#010x}")
-    if attributes & ~KNOWN_ATTRIBUTES or attributes & CODEC_MASK > Codec.ZSTD:
+    if attributes & ~KNOWN_ATTRIBUTES or attributes & CODEC_MASK > LAST_CODEC:
         raise CorruptBatch(f"batch with unknown attributes {attributes & 0xFFFF:#06x}")
     if count < 0 or delta < 0 or count > delta + 1:
         raise CorruptBatch(f"batch of {count} records over {delta + 1} offsets")

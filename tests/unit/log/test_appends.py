@@ -97,3 +97,44 @@ def test_a_callback_that_fails_does_not_keep_others_from_their_answer(caplog: py
 
     assert called == ["second"]
     assert "no time for this" in caplog.text
+
+
+def test_each_callback_is_called_once_while_another_thread_answers() -> None:
+    for _ in range(300):
+        append = an_append()
+        called: list[int] = []
+        begin = threading.Barrier(2)
+
+        def answer(append: Append = append, begin: threading.Barrier = begin) -> None:
+            begin.wait(60)
+            append.answer()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        begin.wait(60)
+        for number in range(20):
+            append.when_done(lambda _, number=number, called=called: called.append(number))  # type: ignore[misc]
+        thread.join(60)
+
+        assert sorted(called) == list(range(20))
+
+
+def test_all_threads_that_wait_are_woken_by_the_answer() -> None:
+    for _ in range(100):
+        append = an_append()
+        results: list[Appended] = []
+        begin = threading.Barrier(4)
+
+        def wait(append: Append = append, begin: threading.Barrier = begin, results: list[Appended] = results) -> None:
+            begin.wait(60)
+            results.append(append.result(timeout=60))
+
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begin.wait(60)
+        append.answer()
+        for thread in threads:
+            thread.join(60)
+
+        assert results == [APPENDED] * 3

@@ -3,7 +3,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from runnel.errors import CorruptBatch, OutOfOrderSequence, StaleProducerEpoch
+from runnel.errors import CorruptBatch, InvalidTransactionState, OutOfOrderSequence, StaleProducerEpoch
 from runnel.log.producers import Producers, Remembered
 from runnel.records import CONTROL, SEQUENCES, TRANSACTIONAL, BatchHeader, Producer, Record, build_batch, parse_header
 from tests.unit.log.stage import Stage, batch
@@ -95,6 +95,38 @@ def test_an_epoch_that_is_over_is_refused() -> None:
 def test_an_epoch_that_is_over_is_refused_whatever_its_sequence() -> None:
     with pytest.raises(StaleProducerEpoch):
         producers_after(header(0, epoch=3)).check(header(0, epoch=2))
+
+
+def test_a_batch_is_the_next_one_if_it_follows_the_last_one() -> None:
+    producers = producers_after(header(0, 3))
+
+    assert producers.is_next(header(3))
+    assert producers_after(header(LAST)).is_next(header(0))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [header(0, 3), header(2), header(4), header(-1), header(3, epoch=1), header(0, epoch=1)],
+    ids=["the last one again", "a part of it", "with a gap", "without a sequence", "a newer epoch", "its first one"],
+)
+def test_what_has_to_be_looked_at_is_not_just_the_next_one(other: BatchHeader) -> None:
+    assert not producers_after(header(0, 3)).is_next(other)
+
+
+def test_nothing_is_the_next_batch_of_a_producer_that_is_unknown_or_has_sent_none() -> None:
+    marked = producers_after(header(0, attributes=TRANSACTIONAL | CONTROL))
+
+    assert not producers_after().is_next(header(0))
+    assert not marked.is_next(header(0))
+
+
+def test_a_batch_outside_of_the_open_transaction_is_not_just_the_next_one() -> None:
+    producers = producers_after(header(0, attributes=TRANSACTIONAL))
+
+    assert producers.is_next(header(1, attributes=TRANSACTIONAL))
+    assert not producers.is_next(header(1))
+    with pytest.raises(InvalidTransactionState):
+        producers.check(header(1))
 
 
 # --- duplicates

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from struct import Struct
 from typing import Any, NamedTuple
 
 from runnel.broker.mistakes import Refusal, code_of, text_of
@@ -33,18 +32,13 @@ from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.hot import appended_answer
-from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, records_of
+from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, BatchHeader, parse_header, records_of
 from runnel.settings import TimestampType, TopicSettings
 
 ABORTABLE_SINCE = 11
 SECOND_GENERATION_SINCE = 12
 IDS_SINCE = 13
-ATTRIBUTES = Struct(">h")
-ATTRIBUTES_AT = 21
-TIMESTAMPS = Struct(">qq")  # the first one, the largest one
-TIMESTAMPS_AT = 27
-PRODUCER = Struct(">qh")  # id, epoch
-PRODUCER_AT = 43
+OF_THE_LOG = TimestampType.LOG_APPEND_TIME
 
 
 def handle(node: Node, request: Request) -> Answer:
@@ -105,10 +99,11 @@ def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
         return None
     try:
         partition = topic.partition(index)
-        if is_transactional(batch) and not is_in_transaction(node, body, topic, index, batch):
+        header = parse_header(batch)
+        if header.attributes & TRANSACTIONAL and not is_in_transaction(node, body, topic, index, header):
             return None
-        refuse_by_time(node.clock, topic.settings, batch)
-        append = partition.submit(batch)
+        refuse_by_time(node.clock, topic.settings, header)
+        append = partition.submit(batch, header=header)
     except (IndexError, Refusal, RunnelError):
         return None
     lone = LoneBatch(node, request, asked, index, len(batch), partition.start_offset)
@@ -176,14 +171,15 @@ class Production(Later):
             partition = topic.partition(number)
             if batch is None or len(batch) < HEADER_SIZE:
                 raise InvalidBatch("no record batch")
-            refuse_by_time(self._node.clock, topic.settings, batch)
+            header = parse_header(batch)
+            refuse_by_time(self._node.clock, topic.settings, header)
             if topic.settings.compacts:
                 keyless = keyless_in(batch)
                 if keyless:
                     result["record_errors"] = keyless
                     raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
-            if is_transactional(batch):
-                self._admit(topic, number, partition, batch, result)
+            if header.attributes & TRANSACTIONAL:
+                self._admit(topic, partition, batch, header, result)
             else:
                 self._submit(partition, batch, result)
                 self._pending += 1
@@ -199,7 +195,7 @@ class Production(Later):
         append.when_done(lambda append: self._node.handover.call(self._done, (result, append)))
 
     def _admit(
-        self, topic: Topic, number: int, partition: Partition, batch: memoryview, result: dict[str, Any]
+        self, topic: Topic, partition: Partition, batch: memoryview, header: BatchHeader, result: dict[str, Any]
     ) -> None:
         """The first batch of a transaction in a partition has to be admitted by the coordinator; the others follow, and
         so do all if the partition was added before, durably."""
@@ -208,13 +204,14 @@ class Production(Later):
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch in a request without a transactional id",
             )
-        if is_in_transaction(self._node, self._request.body, topic, number, batch):
+        number = result["index"]
+        if is_in_transaction(self._node, self._request.body, topic, number, header):
             self._submit(partition, batch, result)
             self._pending += 1
             return
 
         self._pending += 1
-        producer = producer_of(batch)
+        producer = ProducerEpoch(header.producer_id, header.producer_epoch)
         first = _First(TopicPartition(topic.name, number), partition, batch, result)
         if self._request.version >= SECOND_GENERATION_SINCE:
             self._joining.setdefault(producer, []).append(first)
@@ -275,20 +272,13 @@ class Production(Later):
 # --- what both ways share
 
 
-def is_transactional(batch: memoryview) -> bool:
-    return bool(ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL)
-
-
-def producer_of(batch: memoryview) -> ProducerEpoch:
-    return ProducerEpoch(*PRODUCER.unpack_from(batch, PRODUCER_AT))
-
-
-def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number: int, batch: memoryview) -> bool:
+def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number: int, header: BatchHeader) -> bool:
     """Whether the partition is durably in this batch's transaction, and no batch before it waits to be admitted."""
     name = body["transactional_id"]
     if not name:
         return False
-    producer, place, transactions = producer_of(batch), TopicPartition(topic.name, number), node.transactions
+    producer, place = ProducerEpoch(header.producer_id, header.producer_epoch), TopicPartition(topic.name, number)
+    transactions = node.transactions
     is_in = transactions.has(name, producer, place) or (
         # Behind its end, but before the marker: in the first generation that would be of the same epoch.
         topic.partition(number).has_transaction(*producer) and not transactions.is_ending(name)
@@ -296,10 +286,10 @@ def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number:
     return is_in and not transactions.is_admitting(producer.producer_id, place)
 
 
-def refuse_by_time(clock: Clock, settings: TopicSettings, batch: memoryview) -> None:
-    if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+def refuse_by_time(clock: Clock, settings: TopicSettings, header: BatchHeader) -> None:
+    if settings.message_timestamp_type is OF_THE_LOG:
         return
-    first, largest = TIMESTAMPS.unpack_from(batch, TIMESTAMPS_AT)
+    first, largest = header.base_timestamp, header.max_timestamp
     now = clock.now()
     if largest - now > settings.message_timestamp_after_max_ms:
         limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"

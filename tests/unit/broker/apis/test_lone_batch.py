@@ -125,7 +125,7 @@ def test_what_a_disk_loses_is_answered_as_on_the_long_way(
         append.error = PartitionFailed(TOPIC, "a sync", OSError(5, "ill"))
         return append
 
-    monkeypatch.setattr(type(topic.partition(0)), "submit", lambda _, batch: lost(batch))
+    monkeypatch.setattr(type(topic.partition(0)), "submit", lambda _, batch, **_kept: lost(batch))
     short, long = short_and_long(stage, request(stage, version, batch_of(b"a")))
     assert short == long
     assert code_in(version, short)
