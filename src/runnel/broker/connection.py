@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         self.listener = listener
         self.last_active = 0
         self._server = server
+        self._clock = server.clock
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes | bytearray] = []  # of a request that is not whole yet
         self._arrived = 0
@@ -193,7 +194,7 @@ class Connection(asyncio.Protocol):
             return
         begun = 0
         if self._frames:
-            self.last_active = self._server.clock.elapsed()
+            self.last_active = self._clock.elapsed()
         while self._frames and begun < REQUESTS_AT_ONCE:
             if not self._may_begin():
                 self._send()  # perhaps it waits only for an answer to leave
@@ -204,7 +205,9 @@ class Connection(asyncio.Protocol):
         self._send()
         if self._frames and self._may_begin():
             self._plan_turn()
-        self._read_or_wait()
+        reads_on = self._reading and self._sending and self._muted is None and self._needed <= ALWAYS_READ
+        if self._frames or not reads_on:
+            self._read_or_wait()
 
     def _plan_turn(self) -> None:
         if not self._turn_planned:
@@ -256,17 +259,20 @@ class Connection(asyncio.Protocol):
             data, start, end = frame
             header = parse_header(data, start, end)
             key, version, correlation_id, client_id, _ = header
-            if key not in ANSWERED or version not in ANSWERED[key]:
+            encoder = _ENCODERS.get((key, version)) or _encoder_of(key, version)
+            if encoder is None:
                 if key != Api.API_VERSIONS:
                     raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
                 version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
+                encoder = response_encoder(key, version)
             else:
                 body = read_request(data, header, end)
         except MalformedRequest as error:
             self.give_up(error.what)
             return
-        request = Request(key, version, correlation_id, client_id, body, self, end - start)
-        slot = Slot(request, response_encoder(key, version))
+        facts = (key, version, correlation_id, client_id, body, self, end - start)
+        request = tuple.__new__(Request, facts)  # without a call in Python: there are many
+        slot = Slot(request, encoder)
         self._slots.append(slot)
         self._call(handler_of(key), slot)
 
@@ -402,6 +408,17 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+_ENCODERS: dict[tuple[int, int], Encoder] = {}  # of the APIs and versions that were asked for
+
+
+def _encoder_of(key: int, version: int) -> Encoder | None:
+    """None for what is not served. That is not remembered: a stranger may ask for anything."""
+    if key not in ANSWERED or version not in ANSWERED[key]:
+        return None
+    encoder = _ENCODERS[key, version] = response_encoder(key, version)
+    return encoder
 
 
 def _is_fetch(frame: Frame) -> bool:

@@ -135,8 +135,11 @@ class Node:
 
     def throttle_producer(self, client_id: str | None, size: int) -> int:
         """How many milliseconds a producer is to wait: it is over its quota, or the disk is nearly full."""
+        short_of_room = self.disk_room.throttle_ms(size)
+        if not self.quotas.are_set:
+            return short_of_room
         over_quota = self.quotas.throttle_ms("producer_byte_rate", client_id or "", size, self.clock.elapsed())
-        return max(over_quota, self.disk_room.throttle_ms(size))
+        return max(over_quota, short_of_room)
 
     def throttle_consumer(self, client_id: str | None, size: int) -> int:
         return self.quotas.throttle_ms("consumer_byte_rate", client_id or "", size, self.clock.elapsed())

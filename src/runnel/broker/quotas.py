@@ -50,6 +50,11 @@ class Quotas:
         if not self._limits:
             self._rates.clear()
 
+    @property
+    def are_set(self) -> bool:
+        """Whether anybody has a quota."""
+        return bool(self._limits)
+
     def throttle_ms(self, kind: str, client_id: str | None, size: int, now_ms: int) -> int:
         """Count `size` bytes of a client; the answer is how long it has to wait, in milliseconds."""
         if not self._limits:

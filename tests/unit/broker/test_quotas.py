@@ -17,6 +17,16 @@ def test_nobody_waits_without_a_quota() -> None:
     assert quotas({}).throttle_ms(PRODUCE, "a", 10**9, 0) == 0
 
 
+def test_quotas_are_set_until_the_last_one_is_taken_away() -> None:
+    limited = quotas({EVERY_CLIENT: 100 * KB})
+    assert limited.are_set
+    assert not quotas({}).are_set
+
+    limited.change({})
+
+    assert not limited.are_set
+
+
 def test_a_client_within_its_quota_does_not_wait() -> None:
     limited = quotas({EVERY_CLIENT: 100 * KB})
 
