@@ -14,7 +14,7 @@ Errors for all partitions: INVALID_REQUEST (no transactional id), INVALID_PRODUC
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runnel.broker.mistakes import Refusal
@@ -30,7 +30,9 @@ MANY_SINCE = 4
 FENCED_SINCE = 2
 FIRST_GENERATION = 1
 
-Results = Mapping[TopicPartition, ErrorCode]
+NONE = ErrorCode.NONE
+
+Results = Sequence[ErrorCode]  # of the partitions, in the order in which they were asked for
 
 
 def handle(node: Node, request: Request) -> Answer:
@@ -65,7 +67,7 @@ async def _added(node: Node, request: Request, asked: dict[str, Any]) -> Results
     name, producer = asked["transactional_id"], ProducerEpoch(asked["producer_id"], asked["producer_epoch"])
     places = _places(asked["topics"])
     if name and asked["verify_only"]:
-        return {place: await _verified(node, name, producer, place) for place in places}
+        return [await _verified(node, name, producer, place) for place in places]
     results: asyncio.Future[Results] = node.loop.create_future()
     _add(node, request, name, producer, places, results.set_result)
     return await results
@@ -84,16 +86,16 @@ def _add(
     tell: Callable[[Results], object],
 ) -> None:
     if not name:
-        tell(dict.fromkeys(places, ErrorCode.INVALID_REQUEST))
+        tell([ErrorCode.INVALID_REQUEST] * len(places))
         return
-    mistakes = {place: mistake for place in places if (mistake := _mistake(node, place))}
-    if mistakes:
-        tell({place: mistakes.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places})
+    mistakes = [_mistake(node, place) for place in places]
+    if any(mistakes):
+        tell([mistake or ErrorCode.OPERATION_NOT_ATTEMPTED for mistake in mistakes])
         return
 
     def answer(refused: BaseException | None) -> None:
-        code = ErrorCode.NONE if refused is None else told_as(refused, knows_fenced=request.version >= FENCED_SINCE)
-        tell(dict.fromkeys(places, code))
+        code = NONE if refused is None else told_as(refused, knows_fenced=request.version >= FENCED_SINCE)
+        tell([code] * len(places))
 
     node.transactions.add_then(
         name, producer, places, FIRST_GENERATION, lambda refused: node.handover.call(answer, refused)
@@ -113,16 +115,16 @@ def _mistake(node: Node, place: TopicPartition) -> ErrorCode:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # its records are the broker's own, and so are markers in it
     topic = node.topics.find(place.topic)
     is_there = topic is not None and 0 <= place.partition < topic.count
-    return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _by_topic(topics: list[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
+    codes = iter(results)
     return [
         {
             "name": topic["name"],
             "results_by_partition": [
-                {"partition_index": number, "partition_error_code": results[TopicPartition(topic["name"], number)]}
-                for number in topic["partitions"]
+                {"partition_index": number, "partition_error_code": next(codes)} for number in topic["partitions"]
             ],
         }
         for topic in topics

@@ -30,7 +30,14 @@ from runnel.broker.transactions import deciding
 from runnel.broker.transactions.deciding import Step
 from runnel.broker.transactions.endings import Endings
 from runnel.broker.transactions.entries import replay
-from runnel.broker.transactions.state import ProducerEpoch, Status, TopicPartition, Transaction, TransactionsState
+from runnel.broker.transactions.state import (
+    ONGOING,
+    ProducerEpoch,
+    Status,
+    TopicPartition,
+    Transaction,
+    TransactionsState,
+)
 from runnel.errors import RunnelError, Transient
 from runnel.log.journal import PartitionJournal
 from runnel.protocol.error_codes import ErrorCode
@@ -170,7 +177,7 @@ class Transactions:
             return False
         return (
             known is not None
-            and known.status is Status.ONGOING
+            and known.status is ONGOING
             and known.epoch == producer.epoch
             and known.producer_id == producer.producer_id
             and partition in known.partitions

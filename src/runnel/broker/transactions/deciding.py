@@ -26,6 +26,8 @@ from runnel.broker.transactions.entries import entry_of
 from runnel.broker.transactions.state import (
     LAST_EPOCH,
     NOT_THERE,
+    ONGOING,
+    PREPARE_COMMIT,
     ProducerEpoch,
     Status,
     TopicPartition,
@@ -150,14 +152,14 @@ def add(
 
     def decide(state: TransactionsState) -> Decision[None]:
         known = _in_force(state, name, producer, marked)
-        is_open = known.status is Status.ONGOING
+        is_open = known.status is ONGOING
         if is_open and added <= known.partitions:
             return Decision(None)
         joined = Transaction(  # not by `_replace`, which takes several times as long
             known.producer_id,
             known.epoch,
             known.timeout,
-            Status.ONGOING,
+            ONGOING,
             known.partitions | added if is_open else added,
             started=known.started if is_open else now,
             updated=now,
@@ -232,10 +234,10 @@ def end(
             raise _unknown(name, producer)
         if known.epoch != producer.epoch and not is_retry:
             raise _fenced(name, producer)
-        if known.status is Status.ONGOING and not is_retry:
+        if known.status is ONGOING and not is_retry:
             if version >= NEW_EPOCH_AT_EVERY_END and known.is_exhausted and fresh_id is None:
                 return Decision(NEEDS_ID)
-            return _prepared(now, name, _ended(known, version, fresh_id, committed=committed))
+            return _prepared(now, name, _ended(now, known, version, fresh_id, committed=committed))
         return _end_again(now, name, known, version, fresh_id, committed=committed, is_retry=is_retry)
 
     return decide
@@ -264,7 +266,7 @@ def _end_again(
     elif by_generation and not is_retry and not committed:  # nothing was written: the epoch ends all the same
         if known.is_exhausted and fresh_id is None:
             return Decision(NEEDS_ID)
-        aborted = _ended(known._replace(partitions=frozenset(), started=now), version, fresh_id, committed=False)
+        aborted = _ended(now, known._replace(partitions=frozenset(), started=now), version, fresh_id, committed=False)
         return _changed(now, name, _completed(aborted))
     what = "commit" if committed else "abort"
     raise Refusal(
@@ -272,8 +274,20 @@ def _end_again(
     )
 
 
-def _ended(known: Transaction, version: int, fresh_id: int | None, *, committed: bool) -> Transaction:
-    ended = known._replace(status=Status.PREPARE_COMMIT if committed else Status.PREPARE_ABORT, version=version)
+def _ended(now: int, known: Transaction, version: int, fresh_id: int | None, *, committed: bool) -> Transaction:
+    ended = Transaction(  # not by `_replace`, which takes several times as long
+        known.producer_id,
+        known.epoch,
+        known.timeout,
+        PREPARE_COMMIT if committed else Status.PREPARE_ABORT,
+        known.partitions,
+        started=known.started,
+        updated=now,
+        previous_producer_id=known.previous_producer_id,
+        next_producer_id=known.next_producer_id,
+        last_epoch=known.last_epoch,
+        version=version,
+    )
     if version < NEW_EPOCH_AT_EVERY_END:
         return ended
     next_id = fresh_id if known.is_exhausted and fresh_id is not None else NOT_THERE
@@ -361,7 +375,8 @@ def _changed(now: int, name: str, transaction: Transaction) -> Decision[Step]:
 
 
 def _prepared(now: int, name: str, transaction: Transaction) -> Decision[Step]:
-    transaction = transaction._replace(updated=now)
+    if transaction.updated != now:
+        transaction = transaction._replace(updated=now)
     return Decision(Step(_after(transaction), ending=transaction), [entry_of(now, name, transaction)])
 
 

@@ -37,13 +37,16 @@ NEXT_PRODUCER_ID = b"\x01\x08"
 VERSION = b"\x02\x02"
 LAST_EPOCH = b"\xe8\x07\x02"
 NO_TAGS: dict[str, int] = {}
+REMEMBERED_KEYS = 256  # a producer's key is written at least twice in each transaction
 
 
+@lru_cache(maxsize=REMEMBERED_KEYS)
 def write_key(transactional_id: str) -> bytes:
     encoded = transactional_id.encode()
     return INT16.pack(KEY_VERSION) + INT16.pack(len(encoded)) + encoded
 
 
+@lru_cache(maxsize=REMEMBERED_KEYS)
 def read_key(data: bytes) -> str:
     (version,) = INT16.unpack_from(data)
     if version != KEY_VERSION:
