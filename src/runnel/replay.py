@@ -205,7 +205,8 @@ class JournaledState(Generic[State]):
     def peek(self, function: Callable[[State], Answer]) -> Answer:
         """What `function` sees in the state as it is decided now, which need not be durable yet: for looking only."""
         with self._lock:
-            return function(self._current())
+            state = self._state
+            return function(self._current() if state is None else state)
 
     def submit(self, handler: Callable[[State], Decision[Answer]]) -> Future[Answer]:
         """Decide at once; the answer comes when it is durable. All errors come with the answer."""
