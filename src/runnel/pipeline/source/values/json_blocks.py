@@ -39,6 +39,7 @@ BLOCK_BYTES = 8 * 1024 * 1024
 FEW = 4  # values are read one by one rather than in a block
 MOST_SIFTED = 0.25  # of the values of a block that do not match; if there are more, the pattern is no help
 EXAMPLES = 3
+MOST_OF_A_SHAPE = 512 * 1024  # characters of a pattern: RE2 refuses what takes too much memory, after a long while
 ROW = re.compile(r"in row (\d+)")
 CHANGED = re.compile(r"Column\((.*)\) changed from (string|number) to (string|number)")
 
@@ -146,9 +147,10 @@ class JsonParser:
     def _example(self, value: bytes) -> str | None:
         try:
             self._value.row(value)
-            return shape_of(parse_object(value), self._fields)
+            shape = shape_of(parse_object(value), self._fields)
         except Unfit:
             return None
+        return shape if len(shape) <= MOST_OF_A_SHAPE else None  # an example of very many fields
 
     def _one_by_one(self, values: pa.Array, places: Indices, rejected: list[Rejected]) -> _Piece:
         rows: list[list[Any]] = []
@@ -260,7 +262,11 @@ def _sifted(mask: Mask, values: pa.Array, places: Indices, alone: list[Indices])
 
 
 def _unmatched(values: pa.Array, shape: str) -> Mask | None:
-    odd: Mask = ~np.asarray(pc.match_substring_regex(values, shape))
+    """None also where the pattern is too much for RE2: how much it takes is not known before."""
+    try:
+        odd: Mask = ~np.asarray(pc.match_substring_regex(values, shape))
+    except pa.ArrowInvalid:
+        return None
     return odd if 0 < odd.sum() <= MOST_SIFTED * len(values) else None
 
 

@@ -233,3 +233,12 @@ def test_good_values_of_a_block_are_not_read_one_by_one(monkeypatch):
     monkeypatch.setattr(json_blocks.JsonValue, "row", lambda self, value: alone.append(value) or read_one(self, value))
     assert len(chosen.parse(pa.array(values, pa.binary())).rejected) == 10
     assert len(alone) < 30
+
+
+@pytest.mark.parametrize("shape", [2**40, json_blocks.MOST_OF_A_SHAPE], ids=["RE2 refuses it", "it is not asked"])
+def test_a_broken_value_among_those_of_very_many_fields_is_rejected_alone(monkeypatch, shape):
+    monkeypatch.setattr(json_blocks, "MOST_OF_A_SHAPE", shape)
+    wide = json.dumps({"a": "x", **{f"other_{number}": number for number in range(600)}}).encode()
+    parsed = parse("a string", *[wide] * 5, b'{"a":1}', *[wide] * 5)
+    assert parsed.rows.column("a").to_pylist() == ["x"] * 10
+    assert parsed.rejected == [(5, "field a: 1 is not a string")]
