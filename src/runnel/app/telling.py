@@ -112,9 +112,16 @@ class Line:
 
     def _serve(self) -> None:
         while (event := self._waiting.get()) is not None and not self._ending.is_set():
-            while not self._tell(event):
+            while not self._is_told(event):
                 if self._ending.wait(self._again_after):
                     return
+
+    def _is_told(self, event: Event) -> bool:
+        try:
+            return self._tell(event)
+        except Exception:  # a defect here must not go unseen, and must not end the line for those that follow
+            logger.exception("an alert was not told")
+            return True
 
 
 def _to_command(event: Event) -> bool:
@@ -126,6 +133,7 @@ def _to_command(event: Event) -> bool:
             shell=True,
             input=json.dumps(event.to_object()),
             text=True,
+            errors="backslashreplace",  # a command may say what is no text
             capture_output=True,
             timeout=LONGEST_COMMAND,
             check=False,

@@ -68,6 +68,29 @@ def test_a_command_that_fails_is_logged(telling, caplog):
     assert "the command of an alert ended with exit code 3: echo it hurts >&2; exit 3: it hurts" in caplog.messages
 
 
+def test_a_command_may_say_what_is_no_text(telling, caplog):
+    telling.tell([event(command=r"printf '\377\376'; exit 3")])
+    telling.close(patience=60)
+    assert caplog.messages[-1].endswith(r": \xff\xfe")
+
+
+def test_an_alert_that_cannot_be_told_does_not_keep_the_next_from_being_told(caplog):
+    told = threading.Event()
+
+    def tell(given):
+        if given.begins:
+            raise RuntimeError("nobody knows why")
+        told.set()
+        return True
+
+    line = Line("test", tell)
+    line.put(event())
+    line.put(event(begins=False))
+    assert told.wait(60)
+    line.close(time.monotonic() + 60)
+    assert "an alert was not told" in caplog.messages
+
+
 def test_a_command_that_hangs_is_ended_and_logged(telling, caplog, monkeypatch):
     monkeypatch.setattr("runnel.app.telling.LONGEST_COMMAND", 0.1)
     telling.tell([event(command="exec sleep 600")])
