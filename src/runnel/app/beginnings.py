@@ -15,11 +15,11 @@ from typing import Any
 
 from runnel.client.metadata import Place
 from runnel.graph.inputs import Input
+from runnel.graph.names import fits
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
 from runnel.pipeline.fitting import FILE as DECLARED
-from runnel.pipeline.source.followed import fits
 from runnel.pipeline.source.offsets import Offsets
 from runnel.views.waiting import VIEW
 

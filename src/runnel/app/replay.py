@@ -101,7 +101,8 @@ class Replay:
         inputs = [each.noun for output in self._app.graph.outputs for each in output.inputs]
         nouns = [*self._app.graph.outputs, *inputs]
         topics = {noun.topic for noun in nouns if isinstance(noun, Derived | Stream | Table)}
-        if self._output.to in topics:
+        is_read = any(isinstance(noun, Stream) and noun.reads(self._output.to) for noun in nouns)  # by a pattern
+        if is_read or self._output.to in topics:
             raise NotReplayed(
                 f"{self._output.to} is a topic of the app itself",
                 hint="name another one, which is made if it is missing",

@@ -44,10 +44,11 @@ class Graph:
             raise
 
     def sources(self, output: Output) -> Iterator[Output]:
-        """The outputs that feed it, by object or by a topic that another one declared over what they write."""
-        for each in output.inputs:
-            writer = self._outputs.get(each.noun.name)
-            if writer is each.noun or (writer is not None and isinstance(writer, Derived)):
+        """The outputs that feed it, by object or by a topic that another one declared over what they write, by its name
+        or by a pattern.
+        """
+        for writer in self._outputs.values():
+            if any(_feeds(writer, each.noun) for each in output.inputs):
                 yield writer
 
     def generations(self) -> list[list[Output]]:
@@ -85,3 +86,11 @@ class Graph:
         for source in self.sources(output):
             self._walk(source, [*way, output.name], done)
         done.add(output.name)
+
+
+def _feeds(writer: Output, noun: Declared | Output) -> bool:
+    if writer is noun:
+        return True
+    if not isinstance(writer, Derived):
+        return False
+    return noun.reads(writer.topic) if isinstance(noun, Stream) else noun.name == writer.topic

@@ -15,6 +15,11 @@ def is_ours(topic: str) -> bool:
     return topic.endswith(SIDES) or (topic.startswith("runnel.") and topic.endswith(".marker"))
 
 
+def fits(pattern: str, topic: str) -> bool:
+    """Whether a stream with this pattern reads the topic."""
+    return re.fullmatch(pattern, topic) is not None and not is_ours(topic)
+
+
 def checked_name(name: object, where: str, argument: str = "name") -> str:
     """A name that a topic, a directory and a table can have: 240 characters, since `.rejected` may follow."""
     if not isinstance(name, str) or not TOPIC.fullmatch(name) or name in (".", ".."):

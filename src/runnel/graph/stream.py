@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from runnel.graph.event_time import EventTime
 from runnel.graph.formats import Columns
 from runnel.graph.inputs import Readable
+from runnel.graph.names import fits
 from runnel.graph.reading import Reading
 
 
@@ -22,6 +23,9 @@ class Stream(Readable):
     @property
     def topic(self) -> str:
         return self.name
+
+    def reads(self, topic: str) -> bool:
+        return topic == self.topic if self.reading.topics is None else fits(self.reading.topics, topic)
 
     def __str__(self) -> str:
         return f'stream "{self.name}"'

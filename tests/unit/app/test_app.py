@@ -282,6 +282,32 @@ def test_a_circle_of_topics(app):
     assert app.graph.outputs == (first,)
 
 
+def test_a_circle_by_a_pattern(app):
+    every = app.stream("orders", schema=CLICKS, read=Reading(topics=r"orders-.*|orders_.*"))
+
+    def orders_mended(frame):
+        return frame
+
+    assert refused(lambda: app.stream(every)(orders_mended), Cycle).startswith(
+        "a circle of inputs: orders_mended -> orders_mended "
+    )
+    assert app.graph.outputs == ()
+
+
+def test_what_a_pattern_reads_of_the_app_comes_before_it(app, clicks):
+    every = app.stream("orders", schema=CLICKS, read=Reading(topics=r"orders_.*"))
+
+    @app.view(every, key="page")
+    def pages(frame):
+        return frame
+
+    @app.stream(clicks)
+    def orders_made(frame):
+        return frame
+
+    assert app.graph.generations() == [[orders_made], [pages]]
+
+
 # --- rows on which a body raises
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runnel import App, Broker
+from runnel import App, Broker, Reading
 from runnel.app.replay import InvalidFrom, NotReplayed, Replay
 from runnel.app.runner import Running
 from runnel.client import Producer
@@ -144,3 +144,16 @@ def test_records_of_others_in_the_topic_are_told_and_nothing_is_kept(running):
     assert raised.value.what == "full has records already"
     assert raised.value.hint == "name another topic"
     assert not (running.data / "replays" / "full" / "replay.json").exists()
+
+
+@pytest.mark.parametrize("to", ["clicks", "stays", "orders-again"])
+def test_it_does_not_write_to_what_the_app_reads_or_writes(running, to):
+    app = shop()
+    orders = app.stream("orders", schema="id long", read=Reading(topics=r"orders-.*"))
+
+    @app.stream(orders)
+    def bills(orders):
+        return orders
+
+    with pytest.raises(NotReplayed, match=f"{to} is a topic of the app itself"):
+        Replay(app, "stays", running, start="1d", to=to)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.client.metadata import Place
-from runnel.graph.names import is_ours
+from runnel.graph.names import fits
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,3 @@ class Followed:
     def read(cls, path: Path) -> Followed:
         told = json.loads(path.read_text())
         return cls(told["positions"], tuple(told["patterns"]))
-
-
-def fits(pattern: str, topic: str) -> bool:
-    """Whether a stream with this pattern reads the topic."""
-    return re.fullmatch(pattern, topic) is not None and not is_ours(topic)
