@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import decimal
+import numbers
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +16,11 @@ class NotOfType(ValueError):
 
 
 def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """The value as one of that type, null for None. A time or a date may be ISO 8601; one without a zone is UTC."""
-    if isinstance(value, bool) and not types.is_boolean(kind):
+    """The value as one of that type, null for None. A time or a date may be ISO 8601; one without a zone is UTC.
+
+    Nothing is cut off: 1.5 is no whole number, and a time is no date.
+    """
+    if (isinstance(value, bool) and not types.is_boolean(kind)) or _would_be_cut(value, kind):
         raise NotOfType(value)
     try:
         if isinstance(value, str) and types.is_timestamp(kind):
@@ -26,6 +31,24 @@ def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise NotOfType(value) from error
     return scalar
+
+
+def _would_be_cut(value: Any, kind: Any) -> bool:
+    """pyarrow takes the whole part of a number, the day of a time, and a time in UTC for one without a zone."""
+    if isinstance(value, decimal.Decimal):
+        return not _has_fractions(kind) and not (value.is_finite() and value == value.to_integral_value())
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):  # numpy's, too
+        return not _has_fractions(kind) and not float(value).is_integer()
+    if isinstance(value, datetime.datetime):
+        is_midnight = value.tzinfo is None and value.time() == datetime.time()
+        return (types.is_date(kind) and not is_midnight) or (
+            types.is_timestamp(kind) and kind.tz is None and value.tzinfo is not None
+        )
+    return False
+
+
+def _has_fractions(kind: Any) -> bool:
+    return bool(types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _time(text: str, kind: Any) -> datetime.datetime:

@@ -122,6 +122,12 @@ def test_all_conditions_hold_and_a_limit_takes_the_first(kinds):
     assert kinds.count() == 4
 
 
+def test_a_whole_number_may_be_written_with_a_point_and_a_day_as_its_midnight(kinds):
+    assert ids(kinds, ("whole", "=", 30.0)) == [3]
+    assert ids(kinds, ("whole", "in", [D("1.00"), D("-2")])) == [1, 2]
+    assert ids(kinds, ("day", "=", datetime.datetime(2026, 2, 1))) == [2]
+
+
 def test_an_empty_list_has_no_row_and_none_of_it_has_every_row_with_a_value(kinds):
     assert ids(kinds, ("text", "in", [])) == []
     assert ids(kinds, ("text", "not in", [])) == [1, 2, 3]
@@ -153,6 +159,11 @@ WRONG = [
     (("whole", "=", "many"), InvalidFilter, "'many' is no value of whole"),
     (("whole", "=", 2**40), InvalidFilter, f"{2**40} is no value of whole"),
     (("whole", "=", True), InvalidFilter, "True is no value of whole"),
+    (("whole", ">=", 1.5), InvalidFilter, "1.5 is no value of whole"),
+    (("whole", "in", [1, D("1.5")]), InvalidFilter, "Decimal('1.5') is no value of whole"),
+    (("whole", "<", float("inf")), InvalidFilter, "inf is no value of whole"),
+    (("day", "=", at(12).replace(tzinfo=None)), InvalidFilter, "is no value of day"),
+    (("local", "=", at(12)), InvalidFilter, "is no value of local"),
     (("text", "=", 5), InvalidFilter, "5 is no value of text"),
     (("amount", ">", D("1.234")), InvalidFilter, "Decimal('1.234') is no value of amount"),
     (("at", ">", "yesterday"), InvalidFilter, "'yesterday' is no value of at"),
