@@ -87,7 +87,7 @@ class Database(Protocol):
         ...
 
     def value(self, value: pa.Scalar) -> object:
-        """A value as the database compares it."""
+        """A value as the database compares it. NotOfType if it can have none such."""
         ...
 
     def ordered(self, column: str, kind: pa.DataType) -> str:

@@ -37,6 +37,7 @@ from runnel.views.postgres_values import copied, from_postgres, type_of
 from runnel.views.sql_store import SqlStore
 from runnel.views.statements import BATCH, Dialect, Statements, quoted
 from runnel.views.store import Keep
+from runnel.views.values import NotOfType
 
 PATIENCE = 10.0
 CONNECT_SECONDS = 10
@@ -186,7 +187,10 @@ class PostgresDatabase:
         return pa.table(arrays, schema=schema)
 
     def value(self, value: pa.Scalar) -> object:
-        return value.as_py()
+        found = value.as_py()
+        if isinstance(found, str) and "\0" in found:  # no text of PostgreSQL's has one
+            raise NotOfType(found)
+        return found
 
     def ordered(self, column: str, kind: pa.DataType) -> str:
         return f'{column} COLLATE "C"' if types.is_string(kind) else column  # not by the server's language

@@ -21,6 +21,7 @@ from runnel.views.store import Ahead, Marker, Order, Progress, Snapshot, Where
 from runnel.views.values import NotOfType, typed
 
 ABOUT = 100_000
+MOST = 2**63 - 1  # rows that a database can be asked for
 
 
 class Moment(NamedTuple):
@@ -34,7 +35,7 @@ class Moment(NamedTuple):
     def rows(self, where: Where = (), by: Order = (), limit: int | None = None) -> pa.Table:
         found = condition(where, self.layout, self.database)
         ordered = f" ORDER BY {order(by, self.layout, self.database)}" if by else self.statements.order()
-        most = f" LIMIT {limit}" if limit is not None else ""
+        most = f" LIMIT {min(limit, MOST)}" if limit is not None else ""
         rows = self.database.run(f"{self.statements.select()}{_behind(found)}{ordered}{most}", *found.values)
         return self.database.table(rows, self.layout.schema)
 
@@ -61,7 +62,7 @@ class SqlReader:
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         with self._moment() as moment:
             layout, database = moment.layout, moment.database
-            values = [database.value(value) for value in _key_values(layout, key)]
+            values = _key_values(layout, database, key)
             places = (f"{quoted(name)} = {database.place(at)}" for at, name in enumerate(layout.key, start=1))
             rows = database.run(f"{moment.statements.select()} WHERE {' AND '.join(places)}", *values)
             return database.table(rows, layout.schema).to_pylist()[0] if rows else None
@@ -166,17 +167,18 @@ def _behind(found: Checked) -> str:
     return f" WHERE {found.text}" if found.text else ""
 
 
-def _key_values(layout: Layout, key: Mapping[str, Any]) -> list[pa.Scalar]:
+def _key_values(layout: Layout, database: Database, key: Mapping[str, Any]) -> list[object]:
+    """As the database compares them."""
     if set(key) != set(layout.key):
         raise UnknownKey(layout.name, layout.key, f"it was asked for by {', '.join(key) or 'nothing'}")
-    values = []
+    values: list[object] = []
     for name in layout.key:
         kind = layout.schema.field(name).type
         try:
             value = typed(key[name], kind)
+            values.append(database.value(value))
         except NotOfType as error:
             raise UnknownKey(layout.name, layout.key, f"{name} = {key[name]!r} is no {kind}") from error
         if not value.is_valid:
             raise UnknownKey(layout.name, layout.key, f"{name} is null")
-        values.append(value)
     return values

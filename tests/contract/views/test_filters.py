@@ -128,6 +128,10 @@ def test_a_whole_number_may_be_written_with_a_point_and_a_day_as_its_midnight(ki
     assert ids(kinds, ("day", "=", datetime.datetime(2026, 2, 1))) == [2]
 
 
+def test_a_limit_may_be_larger_than_any_view(kinds):
+    assert ids(kinds, limit=2**70) == [1, 2, 3, 4]
+
+
 def test_an_empty_list_has_no_row_and_none_of_it_has_every_row_with_a_value(kinds):
     assert ids(kinds, ("text", "in", [])) == []
     assert ids(kinds, ("text", "not in", [])) == [1, 2, 3]

@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 import runnel
-from runnel.views.errors import StoreRefused, StoreUnreachable
+from runnel.views.errors import InvalidFilter, StoreRefused, StoreUnreachable, UnknownKey
 from runnel.views.postgres import PostgresStore
+from runnel.views.store import Condition
 from tests.contract.views.clicks import CLICKS, QUERY, claimed, content, marker, seen
 from tests.contract.views.postgres_server import postgres_server
 
@@ -52,6 +53,17 @@ def test_a_server_that_only_reads(postgres):
     url = postgres.url + "?options=-csearch_path%3Dstandby%20-cdefault_transaction_read_only%3Don"
     with PostgresStore(url).writer(CLICKS, QUERY) as writer, pytest.raises(StoreRefused, match="standby"):
         writer.claim()
+
+
+def test_text_that_it_cannot_hold_is_no_value_to_ask_for(postgres):
+    postgres.run("CREATE SCHEMA nul")
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3Dnul")
+    with claimed(store), store.reader("clicks") as reader:
+        with pytest.raises(InvalidFilter, match="is no value of page"):
+            reader.rows([Condition("page", "=", "a\0b")])
+        with pytest.raises(UnknownKey, match="page"):
+            reader.get({"page": "a\0b"})
+        assert reader.rows().num_rows == 0
 
 
 def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgres):
