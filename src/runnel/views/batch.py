@@ -17,7 +17,7 @@ from runnel.views.errors import InvalidRows, InvalidValue, NullKey
 from runnel.views.layout import Layout, is_window, parts, plain
 from runnel.views.store import Rows
 
-ROW = "_row"
+ROW = "_runnel_row"
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # the years 1 to 9999
 DAY_US = 86_400_000_000
 FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from runnel.views.changes import CHANGE, DELETE, UPDATE_BEFORE
 
-PLACE = "_place"
+PLACE = "_runnel_place"
 REMOVING = pa.array([DELETE, UPDATE_BEFORE])
 
 

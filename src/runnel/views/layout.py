@@ -19,6 +19,7 @@ from runnel.views.store import Declared
 
 MOST_NAME_BYTES = 63  # PostgreSQL cuts longer names off
 OUR_PREFIXES = ("runnel_", "sqlite_")
+OUR_COLUMNS = "_runnel_"  # what stands beside a batch's own begins so
 START, END = "start", "end"
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -165,7 +166,7 @@ def _check_columns(view: str, fields: Sequence[pa.Field]) -> None:
     others: dict[str, str] = {}
     for field in fields:
         _check_name(view, field.name, "a column")
-        if field.name in (CHANGE, POSITION):
+        if field.name.lower() in (CHANGE, POSITION) or field.name.lower().startswith(OUR_COLUMNS):
             raise InvalidDeclaration(view, f"a column cannot be called {field.name!r}", hint="rename it")
         other = others.get(field.name.lower())
         if other is not None:

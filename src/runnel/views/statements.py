@@ -18,8 +18,8 @@ COMMITS = "runnel_commits"
 BATCH = "runnel_batch"
 TOUCHED = "runnel_touched"
 COPIES = "runnel_copy_"  # what their names begin with
-SEQUENCE = "_sequence"
-REMOVES = "_removes"
+SEQUENCE = "_runnel_sequence"
+REMOVES = "_runnel_removes"
 
 
 def quoted(name: str) -> str:

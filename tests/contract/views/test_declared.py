@@ -21,6 +21,12 @@ AWKWARD = [
     "Mixed Case",
     " ",
     "n" * 63,
+    "_row",
+    "_place",
+    "_sequence",
+    "_removes",
+    "place",
+    "kind",
 ]
 
 
@@ -41,6 +47,16 @@ def test_any_name_works_and_does_nothing_but_name(store, name):
     assert store.names() == [name]
 
 
+@pytest.mark.parametrize("name", ["_row", "_row_max", "_place", "_place_list", "_sequence", "_removes"])
+def test_a_key_may_have_any_name_also_where_changes_are_taken_back(store, name):
+    schema = pa.schema([(name, pa.string()), ("seen", pa.int64())])
+    changes = ["insert", "insert", "update_after", "update_before"]
+    with claimed(store, Declared("clicks", (name,), schema)) as writer:
+        writer.apply(pa.table({name: ["a", "b", "a", "b"], "seen": [1, 2, 3, 2], "_change": changes}), marker(0))
+    with store.reader("clicks") as reader:
+        assert reader.rows().to_pylist() == [{name: "a", "seen": 3}]
+
+
 @pytest.mark.parametrize("name", ["", "runnel_views", "RUNNEL_x", "sqlite_master", "n" * 64, "ü" * 32, "a\0b", "a\nb"])
 def test_names_that_no_store_can_have_are_refused(store, name):
     with pytest.raises(InvalidDeclaration):
@@ -56,6 +72,9 @@ def test_names_that_no_store_can_have_are_refused(store, name):
         (("page",), [("page", pa.string()), ("Page", pa.string())], "'page' and 'Page'"),
         (("page",), [("page", pa.string()), ("_change", pa.string())], "_change"),
         (("page",), [("page", pa.string()), ("_position", pa.int64())], "_position"),
+        (("page",), [("page", pa.string()), ("_Position", pa.int64())], "_Position"),
+        (("page",), [("page", pa.string()), ("_CHANGE", pa.int64())], "_CHANGE"),
+        (("page",), [("page", pa.string()), ("_Runnel_row", pa.int64())], "_Runnel_row"),
         (("page",), [("page", pa.string()), ("", pa.int64())], "a column is ''"),
         (("window",), [("window", WINDOW), ("window_start", pa.int64())], "'window_start' and 'window_start'"),
         (("page",), [("page", pa.float64())], "double, which cannot be in a key"),
