@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.client.metadata import Place
+from runnel.files import DISK, replace_file
 from runnel.graph.inputs import Input
 from runnel.graph.names import fits
 from runnel.graph.stream import Stream
@@ -80,12 +81,15 @@ def _inputs_of_before(directory: Path) -> list[dict[str, Any]]:
 def begin_where_it_began(before: Path, own: Path, inputs: tuple[Topics, ...]) -> None:
     """`before` is the directory of the view, `own` that of its copy, which has these inputs. An input that reads none
     of the topics that the view has read begins where it is declared to.
+
+    On the disk when it returns: when the copy is the view, no other one tells where it began.
     """
     began = [Offsets.from_json(json.loads(path.read_text())) for path in sorted(before.glob("start-*.json"))]
     for each in inputs:
         parts = [_of(each, start) for start in began]
         if any(part.next for part in parts) or _was_read(each, topics_of_before(before), began):
-            (own / each.start_file).write_text(json.dumps(_earliest(each.number, parts).to_json()))
+            told = json.dumps(_earliest(each.number, parts).to_json())
+            replace_file(DISK, str(own / each.start_file), told.encode())
 
 
 def _of(topics: Topics, start: Offsets) -> Offsets:

@@ -1,6 +1,7 @@
 """Which topics a view reads, and where its copy begins."""
 
 import json
+import os
 
 import pytest
 
@@ -96,3 +97,17 @@ def test_a_pattern_does_not_read_what_was_put_aside():
     assert "clicks-a" in topics
     assert "clicks.rejected" not in topics
     assert "a-clicks" not in topics
+
+
+def test_where_a_copy_begins_is_on_the_disk_before_it_begins(tmp_path, begun, monkeypatch):
+    synced = []
+    sync = os.fdatasync
+
+    def note(descriptor):
+        synced.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    began(tmp_path / "before", stream("clicks"), _0={"clicks": {"0": 7}})
+    begun(Topics(0, "clicks", None))
+    assert (tmp_path / "own" / "start-0.json").stat().st_ino in synced
