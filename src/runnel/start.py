@@ -10,6 +10,7 @@ from enum import Enum
 from runnel.errors import Permanent
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MOST_DIGITS = 19  # of 63 bits; Python refuses to read thousands
 AGE = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
 
 
@@ -49,7 +50,9 @@ class Start:
         """From what people write. A time without a zone is UTC; an age counts back from `now`, in milliseconds."""
         if text in (Place.EARLIEST.value, Place.LATEST.value):
             return cls(Place(text))
-        if text.isascii() and text.isdigit() and int(text) < 2**63:
+        if text.isascii() and text.isdigit():
+            if len(text) > MOST_DIGITS or int(text) >= 2**63:  # Python would take some for a time
+                raise InvalidStart(text)
             return cls.offset(int(text))
         if age := AGE.fullmatch(text):
             return cls.time(max(0, now - int(age[1]) * UNITS[age[2]]))

@@ -78,6 +78,13 @@ def test_a_name_that_cannot_be_one_is_refused(admin, wrong):
         admin.create(wrong)
 
 
+@pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])
+def test_a_name_that_librdkafka_cannot_take_is_refused(admin, wrong):
+    for ask in (admin.topic, admin.create, admin.delete, admin.alter, lambda name: admin.configs([name])):
+        with pytest.raises(InvalidTopicName):
+            ask(wrong)
+
+
 @pytest.mark.parametrize("count", [0, -1, 100_001])
 def test_a_count_of_partitions_that_cannot_be_is_refused(admin, name, count):
     with pytest.raises(WrongPartitionCount, match=r"expected 1 to 100,000"):

@@ -132,7 +132,8 @@ def test_an_offset_that_is_not_there_is_told(runnel, admin, five):
         ("--from yesterday", "Invalid value for '--from': \"yesterday\" is no place to start from: expected earliest,"),
         ("--limit 0", "Invalid value for '--limit': "),
         ("--group g --partition 0", "a group chooses the partitions of its members: leave one of them out."),
-        ("--group=", "Invalid value for '--group': a group has a name."),
+        ("--group=", "Invalid value for '--group': a group has a name, which is text."),
+        ("--group \udcff", "Invalid value for '--group': a group has a name, which is text."),
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(runnel, topic, arguments, text):

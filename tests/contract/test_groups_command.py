@@ -101,6 +101,14 @@ def test_an_unknown_group_is_told(runnel, topic, name, arguments):
     assert result == (1, "", f'error: there is no group "{name}-none"\nhint: {NO_SUCH}\n')
 
 
+@pytest.mark.parametrize("arguments", ["describe", "delete", "reset --topic TOPIC --to earliest", "watch"])
+def test_what_cannot_be_the_name_of_a_group_is_unknown(runnel, topic, arguments):
+    verb, *rest = arguments.replace("TOPIC", topic).split()
+    result = runnel("groups", verb, "\udcff", *rest)
+    assert (result.code, result.out) == (1, "")
+    assert "there is no group" in result.err
+
+
 # --- reset and delete
 
 

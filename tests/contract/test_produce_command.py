@@ -147,6 +147,7 @@ def test_an_unknown_partition_is_told(runnel, wide):
         ("--key a --key-separator :", "keys are given by --key or by --key-separator, not by both."),
         ("--json --key a", "lines in JSON have keys and headers of their own."),
         ("--header a", "Invalid value for '--header': 'a' is not of the form NAME=VALUE."),
+        ("--header \udcff=b", "Invalid value for '--header': the name of a header is text."),
         ("--partition -1", "Invalid value for '--partition': "),
         ("--key-separator=", "Invalid value for '--key-separator': it cannot be empty."),
     ],

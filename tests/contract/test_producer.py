@@ -116,6 +116,14 @@ def test_a_record_over_the_topics_limit_is_refused_by_the_broker(producer, admin
         producer.produce(topic, bytes(2_000))
 
 
+@pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])
+def test_a_header_that_librdkafka_cannot_take_is_refused(producer, bootstrap, topic, wrong):
+    with pytest.raises(ValueError, match="cannot be the name of a header"):
+        producer.send(topic, b"x", headers=[(wrong, b"y")])
+    producer.flush()
+    assert values(bootstrap, topic) == []
+
+
 def test_an_unknown_partition_is_told(producer, topic):
     with pytest.raises(UnknownPartition, match=f'topic "{topic}" has no partition 5'):
         producer.produce(topic, b"", partition=5)

@@ -33,7 +33,9 @@ def test_a_start_is_read(text, start):
     assert Start.parse(text, NOW) == start
 
 
-@pytest.mark.parametrize("text", ["", "Earliest", "-1", "1.5", "yesterday", "2h30m", "2023-13-01", "٣", str(2**63)])
+@pytest.mark.parametrize(
+    "text", ["", "Earliest", "-1", "1.5", "yesterday", "2h30m", "2023-13-01", "٣", str(2**63), "1" * 5_000]
+)
 def test_what_is_no_start_is_refused(text):
     with pytest.raises(InvalidStart, match="is no place to start from") as caught:
         Start.parse(text, NOW)

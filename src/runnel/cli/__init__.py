@@ -69,6 +69,16 @@ def main() -> None:
     except OSError as error:
         _print_error(str(error), "")
         sys.exit(FAILED)
+    except UnicodeEncodeError:
+        if all(map(_is_text, sys.argv)):
+            raise
+        _print_error("an argument is no text", "give names and values in UTF-8")
+        sys.exit(FAILED)
+
+
+def _is_text(argument: str) -> bool:
+    """Python makes half a character of each byte that is none."""
+    return not any("\udc80" <= each <= "\udcff" for each in argument)
 
 
 def _print_error(what: str, hint: str) -> None:

@@ -14,6 +14,7 @@ from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from runnel.cli.starts import START_HELP, checked_start, parse_start
 from runnel.cli.values import json_value, printable_text
 from runnel.client import Consumer, Received
+from runnel.client.texts import is_name
 
 consume = noun()
 
@@ -38,8 +39,8 @@ def print_records(
     """Print the values of a topic, one per line, up to the end that was there when it began."""
     if group is not None and partition:
         raise typer.BadParameter("a group chooses the partitions of its members: leave one of them out.")
-    if group == "":
-        raise typer.BadParameter("a group has a name.", param_hint="'--group'")
+    if group is not None and (not group or not is_name(group)):
+        raise typer.BadParameter("a group has a name, which is text.", param_hint="'--group'")
     # What is done must be out of our hands, and who follows wants to see it now.
     at_once = follow or group is not None
     with (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from runnel.client.producer import About
+from runnel.client.texts import is_name
 from runnel.errors import Permanent
 
 LONGEST = 64 * 1024 * 1024
@@ -38,12 +39,12 @@ Form = Callable[[bytes], tuple[bytes | None, About]]  # raises ValueError with t
 
 def plain(key: str | None, separator: str | None, headers: list[tuple[str, str]]) -> Form:
     """The line is the value, or has the key before the separator and the value behind it."""
-    about: About = {"headers": [(name, value.encode()) for name, value in headers]} if headers else {}
+    about: About = {"headers": [(name, _typed(value)) for name, value in headers]} if headers else {}
     if key is not None:
-        about["key"] = key.encode()
+        about["key"] = _typed(key)
     if separator is None:
         return lambda line: (line, about)
-    between = separator.encode()
+    between = _typed(separator)
 
     def split(line: bytes) -> tuple[bytes | None, About]:
         before, found, behind = line.partition(between)
@@ -60,6 +61,8 @@ def from_json(line: bytes) -> tuple[bytes | None, About]:
         record = json.loads(line)
     except ValueError as error:
         raise ValueError(f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
     if unknown := sorted(record.keys() - FIELDS):
@@ -68,7 +71,7 @@ def from_json(line: bytes) -> tuple[bytes | None, About]:
         raise ValueError('it has no field "value"; null deletes its key from a compacted topic')
     about: About = {"key": _bytes(record, "key"), "headers": _headers(record.get("headers") or [])}
     if (timestamp := record.get("timestamp")) is not None:
-        if not isinstance(timestamp, int) or isinstance(timestamp, bool) or timestamp < -1:
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool) or not -1 <= timestamp < 2**63:
             raise ValueError('its "timestamp" is no number of milliseconds')
         about["timestamp"] = timestamp if timestamp >= 0 else None
     return _bytes(record, "value"), about
@@ -89,6 +92,11 @@ def read_lines(stream: BinaryIO, form: Form, partition: int | None = None) -> It
         yield Line(value, {**about, **placed}, len(line))
 
 
+def _typed(text: str) -> bytes:
+    """What was typed, byte for byte, also where it is no text."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _bytes(record: dict[str, Any], name: str) -> bytes | None:
     value = record.get(name)
     if value is None:
@@ -107,4 +115,6 @@ def _headers(headers: Any) -> list[tuple[str, bytes | None]]:
     pairs = isinstance(headers, list) and all(isinstance(each, list) and len(each) == 2 for each in headers)
     if not pairs or not all(isinstance(name, str) for name, _ in headers):
         raise ValueError('its "headers" are no list of [name, value]')
+    if wrong := [name for name, _ in headers if not is_name(name)]:
+        raise ValueError(f"a header cannot be called {json.dumps(wrong[0])}")
     return [(name, _bytes({"headers": value}, "headers")) for name, value in headers]

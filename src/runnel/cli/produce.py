@@ -15,6 +15,7 @@ from runnel.cli.lines import Form, from_json, plain, read_lines
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from runnel.client import Admin, Producer, Token, UnknownPartition
+from runnel.client.texts import is_name
 from runnel.errors import RunnelError
 
 produce = noun()
@@ -87,6 +88,8 @@ def write_lines(
 
 def _form(key: str | None, separator: str | None, header: list[str], json_lines: bool) -> Form:
     headers = pairs(header, "--header")
+    if not all(is_name(name) for name, _ in headers):
+        raise typer.BadParameter("the name of a header is text.", param_hint="'--header'")
     if json_lines and (key is not None or separator is not None or headers):
         raise typer.BadParameter("lines in JSON have keys and headers of their own.", param_hint="'--json'")
     if key is not None and separator is not None:

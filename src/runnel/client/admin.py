@@ -35,6 +35,7 @@ from runnel.client.errors import (
     told,
 )
 from runnel.client.sizes import sizes
+from runnel.client.texts import is_name
 from runnel.errors import Closed, OffsetOutOfRange
 from runnel.start import EARLIEST, LATEST, Place, Start
 
@@ -127,7 +128,7 @@ class Admin:
 
     def described(self, names: list[str], *, missing_is_fine: bool = False) -> list[Topic]:
         """These topics; one that is not there is left out, or raises."""
-        asked = self.call("describe_topics", TopicCollection(names)) if names else {}
+        asked = self.call("describe_topics", TopicCollection([_checked(name) for name in names])) if names else {}
         topics = []
         for name, future in asked.items():
             try:
@@ -148,14 +149,14 @@ class Admin:
         """Create a topic; what is not given is up to the broker."""
         if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
             raise WrongPartitionCount(name, partitions)
-        if not name:
+        if not _checked(name):
             raise InvalidTopicName(name)
         new = NewTopic(name, partitions or UP_TO_BROKER, replication_factor or UP_TO_BROKER, config=dict(configs or {}))
         self.answer(self.call("create_topics", [new])[name], f'creating topic "{name}"', topic=name)
         self._wait_until(name, lambda topic: topic is not None)
 
     def delete(self, name: str) -> None:
-        self.answer(self.call("delete_topics", [name])[name], f'deleting topic "{name}"', topic=name)
+        self.answer(self.call("delete_topics", [_checked(name)])[name], f'deleting topic "{name}"', topic=name)
         self._wait_until(name, lambda topic: topic is None)
 
     def add_partitions(self, name: str, count: int) -> None:
@@ -180,7 +181,7 @@ class Admin:
     def configs(self, names: Iterable[str]) -> dict[str, list[Config]]:
         """All configs of each topic, by name."""
         # Kafka answers to each that is named, also to one that is named twice, which librdkafka does not understand.
-        wanted = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
+        wanted = [ConfigResource(ResourceType.TOPIC, _checked(name)) for name in dict.fromkeys(names)]
         asked = self.call("describe_configs", wanted) if wanted else {}
         return {
             resource.name: sorted(
@@ -199,7 +200,7 @@ class Admin:
             for config, value in (configs or {}).items()
         ]
         changes += [ConfigEntry(config, None, incremental_operation=AlterConfigOpType.DELETE) for config in unset]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+        resource = ConfigResource(ResourceType.TOPIC, _checked(name), incremental_configs=changes)
         asked = self.call("incremental_alter_configs", [resource])
         self.answer(asked[resource], f'changing the configs of topic "{name}"', topic=name)
 
@@ -289,6 +290,12 @@ class Admin:
             if not starts[place] <= offset <= ends[place]:
                 raise OffsetOutOfRange(f"{place[0]}-{place[1]}", offset, starts[place], ends[place])
         return dict.fromkeys(wanted, offset)
+
+
+def _checked(name: str) -> str:
+    if not is_name(name):
+        raise InvalidTopicName(name)
+    return name
 
 
 def _topic(described: Any) -> Topic:

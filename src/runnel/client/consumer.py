@@ -29,6 +29,7 @@ from runnel.client.admin import Admin, TopicAndPartition
 from runnel.client.connection import Faults, Settings
 from runnel.client.errors import UnknownPartition, Unreachable, told
 from runnel.client.records import Received
+from runnel.client.texts import is_name
 from runnel.start import EARLIEST, LATEST, Start
 
 AT_ONCE = 500
@@ -50,6 +51,8 @@ class Consumer:
     ) -> None:
         if group is not None and partitions is not None:
             raise ValueError("a group chooses the partitions of its members: give either of them")
+        if group is not None and not is_name(group):
+            raise ValueError(f"{group!r} cannot be the name of a group: it has half a character, or a NUL")
         self._admin = Admin(bootstrap, settings=settings)
         self._topic = topic
         self._start = start

@@ -9,6 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from runnel.client.admin import Admin, TopicAndPartition
 from runnel.client.errors import GroupActive, UnknownGroup, told
+from runnel.client.texts import is_name
 
 # States without members, in which the offsets of a group may be changed.
 QUIET = frozenset({"empty", "dead"})
@@ -62,6 +63,8 @@ class Groups:
 
     def committed(self, name: str) -> dict[TopicAndPartition, int]:
         """The offset of the first record that the group has not done yet, of each partition that it ever committed."""
+        if not name or not is_name(name):
+            raise UnknownGroup(name)
         asked = self._admin.call("list_consumer_group_offsets", [ConsumerGroupTopicPartitions(name)])
         found = self._admin.answer(asked[name], f'reading the offsets of group "{name}"', group=name)
         return {

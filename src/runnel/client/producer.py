@@ -28,6 +28,7 @@ from confluent_kafka import Producer as KafkaProducer
 from runnel.client.connection import LOGGER, Connection, Faults, Settings
 from runnel.client.errors import LATE, QueueFull, RecordsLost, TimedOut, UnknownPartition, Unreachable, told
 from runnel.client.records import Token
+from runnel.client.texts import is_name
 from runnel.errors import Closed, RunnelError
 
 Delivered = Callable[[Token | RunnelError], None]
@@ -135,7 +136,7 @@ class Producer:
             raise Closed("the producer")
         given: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
         if "headers" in given:
-            given["headers"] = list(given["headers"])
+            given["headers"] = [(_header(name), value) for name, value in given["headers"]]
         deadline = None
         while True:
             try:
@@ -185,6 +186,12 @@ class Producer:
     def _serve(self) -> None:
         while not self._closed:
             self._producer.poll(POLL_SECONDS)
+
+
+def _header(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"{name!r} cannot be the name of a header: it has half a character, or a NUL")
+    return name
 
 
 def _settled(future: Future[Token], outcome: Token | RunnelError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
 import pytest
 
@@ -26,6 +27,12 @@ def test_sizes_add_up_to_the_input():
 def test_key_headers_and_partition_are_those_of_all_lines():
     form = plain("k", None, [("h", "ü")])
     assert read(b"a\n", form, 3) == [(b"a", {"key": b"k", "headers": [("h", "ü".encode())], "partition": 3})]
+
+
+def test_what_is_typed_and_is_no_text_is_taken_byte_for_byte():
+    typed = os.fsdecode(b"\xff")
+    assert read(b"a\n", plain(typed, None, [("h", typed)])) == [(b"a", {"key": b"\xff", "headers": [("h", b"\xff")]})]
+    assert read(b"a\xffb\n", plain(None, typed, [])) == [(b"b", {"key": b"a"})]
 
 
 def test_the_first_separator_ends_the_key():
@@ -69,6 +76,10 @@ def test_a_record_is_read_from_json(record, value, about):
         ('{"value": "", "key": []}', 'its "key" is neither a string, nor null, nor {"base64": "..."}'),
         ('{"value": "", "timestamp": "now"}', 'its "timestamp" is no number of milliseconds'),
         ('{"value": "", "timestamp": true}', 'its "timestamp" is no number of milliseconds'),
+        ('{"value": "", "timestamp": 9223372036854775808}', 'its "timestamp" is no number of milliseconds'),
+        ('{"value": ' + "[" * 100_000, "it is nested too deep"),
+        ('{"value": "", "headers": [["\\ud800", "a"]]}', r'a header cannot be called "\ud800"'),
+        ('{"value": "", "headers": [["a\\u0000b", "a"]]}', r'a header cannot be called "a\u0000b"'),
         ('{"value": "", "headers": {"a": 1}}', 'its "headers" are no list of [name, value]'),
         ('{"value": "", "headers": [["a"]]}', 'its "headers" are no list of [name, value]'),
         ('{"value": "", "headers": [[1, "a"]]}', 'its "headers" are no list of [name, value]'),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,6 +64,19 @@ def test_an_error_cannot_command_the_terminal(monkeypatch, capsys):
 def test_an_error_of_the_disk_is_told(monkeypatch, capsys):
     assert exit_code_of(monkeypatch, OSError(5, "Input/output error", "x.log")) == 1
     assert capsys.readouterr().err == "error: [Errno 5] Input/output error: 'x.log'\n"
+
+
+def test_an_argument_that_is_no_text_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["runnel", os.fsdecode(b"\xff")])
+    assert exit_code_of(monkeypatch, UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no")) == 1
+    assert capsys.readouterr().err == "error: an argument is no text\nhint: give names and values in UTF-8\n"
+
+
+def test_a_defect_that_no_argument_is_the_reason_of_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["runnel", "grün"])
+    monkeypatch.setattr(cli, "app", Mock(side_effect=UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no")))
+    with pytest.raises(UnicodeEncodeError):
+        cli.main()
 
 
 def test_an_interrupt_exits_with_130(monkeypatch, capsys):
