@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections import Counter
+from typing import Any, TypeGuard
 
+from runnel.graph.ddl import MOST_DIGITS
 from runnel.graph.types import Array, Decimal, Field, Map, Simple, Struct, Type
 
 SIMPLE = {
@@ -40,19 +42,30 @@ def read_avro_schema(text: str) -> tuple[Field, ...]:
 
 
 class _Reader:
+    """Types go by their full names: two namespaces may each have an `Item`."""
+
     def __init__(self) -> None:
         self._named: dict[str, Type | None] = {}  # None while it is being read
+        self._namespace = ""  # of what is being read
 
     def record(self, schema: dict[str, Any]) -> Struct:
-        name = _name_of(schema)
+        name = self._name_of(schema)
         self._named[name] = None
-        fields = tuple(self._field(each) for each in schema.get("fields", ()))
+        around, self._namespace = self._namespace, name.rpartition(".")[0]
+        given = schema.get("fields")
+        fields = tuple(self._field(each) for each in given) if isinstance(given, list) else ()
+        self._namespace = around
         if not fields:
             raise NoAvro(f"the record {name} has no fields")
+        for field, count in Counter(field.name.lower() for field in fields).items():
+            if count > 1:
+                raise NoAvro(f"the record {name} has {count} fields called {field}")
         self._named[name] = struct = Struct(fields)
         return struct
 
-    def _field(self, schema: dict[str, Any]) -> Field:
+    def _field(self, schema: Any) -> Field:
+        if not isinstance(schema, dict) or not isinstance(schema.get("name"), str) or "type" not in schema:
+            raise NoAvro(f"a field needs a name and a type: {json.dumps(schema)}")
         kind, nullable = self._type(schema["type"])
         return Field(schema["name"], kind, nullable)
 
@@ -67,41 +80,74 @@ class _Reader:
     def _one(self, schema: Any) -> Type:
         if isinstance(schema, str):
             return self._by_name(schema)
+        if not isinstance(schema, dict):
+            raise NoAvro(f"{json.dumps(schema)} is no type")
         match schema.get("type"):
             case "record":
                 return self.record(schema)
             case "enum":
-                self._named[_name_of(schema)] = Simple("string")
-                return Simple("string")
+                return self._enum(schema)
             case "fixed":
-                kind = _decimal(schema) if schema.get("logicalType") == "decimal" else Simple("binary")
-                self._named[_name_of(schema)] = kind
-                return kind
+                return self._fixed(schema)
             case "array":
-                return Array(self._type(schema["items"])[0])
+                return Array(self._type(_part(schema, "items"))[0])
             case "map":
-                return Map(Simple("string"), self._type(schema["values"])[0])
+                return Map(Simple("string"), self._type(_part(schema, "values"))[0])
             case "bytes" if schema.get("logicalType") == "decimal":
                 return _decimal(schema)
             case kind:
                 logical = LOGICAL.get(schema.get("logicalType", ""))
                 return Simple(logical) if logical else self._one(kind)
 
+    def _enum(self, schema: dict[str, Any]) -> Type:
+        name = self._name_of(schema)
+        if not isinstance(schema.get("symbols"), list):
+            raise NoAvro(f"the enum {name} has no symbols")
+        self._named[name] = Simple("string")
+        return Simple("string")
+
+    def _fixed(self, schema: dict[str, Any]) -> Type:
+        name = self._name_of(schema)
+        if not _is_whole(schema.get("size")):
+            raise NoAvro(f"the fixed {name} has no size")
+        kind = _decimal(schema) if schema.get("logicalType") == "decimal" else Simple("binary")
+        self._named[name] = kind
+        return kind
+
     def _by_name(self, name: str) -> Type:
         if name in SIMPLE:
             return Simple(SIMPLE[name])
-        short = name.rpartition(".")[2]
-        if short not in self._named:
+        full = self._full(name, self._namespace)
+        if full not in self._named:
             raise NoAvro(f"the type {name} is not defined")
-        kind = self._named[short]
+        kind = self._named[full]
         if kind is None:
             raise NoAvro(f"the record {name} contains itself, which columns cannot")
         return kind
 
+    def _name_of(self, schema: dict[str, Any]) -> str:
+        name, namespace = schema.get("name"), schema.get("namespace", self._namespace) or ""
+        if not isinstance(name, str) or not name or not isinstance(namespace, str):
+            raise NoAvro(f"a type {schema['type']} needs a name")
+        return self._full(name, namespace)
 
-def _name_of(schema: dict[str, Any]) -> str:
-    return str(schema.get("name", "")).rpartition(".")[2]
+    @staticmethod
+    def _full(name: str, namespace: str) -> str:
+        return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _part(schema: dict[str, Any], name: str) -> Any:
+    if name not in schema:
+        raise NoAvro(f"a type {schema['type']} needs {name}")
+    return schema[name]
 
 
 def _decimal(schema: dict[str, Any]) -> Decimal:
-    return Decimal(schema["precision"], schema.get("scale", 0))
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if not (_is_whole(precision) and _is_whole(scale) and 1 <= precision <= MOST_DIGITS and scale <= precision):
+        raise NoAvro(f"decimal({precision},{scale}) is none: 1 to {MOST_DIGITS} digits, the scale among them")
+    return Decimal(precision, scale)
+
+
+def _is_whole(number: Any) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0

@@ -140,7 +140,7 @@ def _read(text: str, where: str) -> tuple[Field, ...]:
 def _avro(schema: Avro, where: str) -> Columns:
     try:
         return Columns(schema, read_avro_schema(schema.schema))
-    except (NoAvro, KeyError, AttributeError) as error:
+    except NoAvro as error:
         raise InvalidDeclaration(
             where, "schema", f"is no Avro schema to read by: {error}", hint="give the text of the .avsc file, a record"
         ) from None
