@@ -7,6 +7,7 @@ carry; intervals and variants are refused by name.
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from runnel.graph.types import SIMPLE, Array, Decimal, Field, Map, Simple, Struct, Type
 
@@ -25,12 +26,7 @@ class NoSchema(ValueError):
 def read_schema(text: str) -> tuple[Field, ...]:
     """The columns; NoSchema if the text is none."""
     reader = _Reader(text)
-    fields = reader.fields(end="")
-    names = [field.name.lower() for field in fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise NoSchema(f"the column {name} is there twice", 0)
-    return fields
+    return reader.fields(end="")
 
 
 class _Reader:
@@ -47,10 +43,14 @@ class _Reader:
         self._depth = 0
 
     def fields(self, end: str) -> tuple[Field, ...]:
+        _, at = self._tokens[self._next]
         found = [self._field()]
         while self._skip(","):
             found.append(self._field())
         self._expect(end, "a comma or the end")
+        for name, count in Counter(field.name.lower() for field in found).items():
+            if count > 1:
+                raise NoSchema(f"the column {name} is there twice", at)
         return tuple(found)
 
     def _field(self) -> Field:

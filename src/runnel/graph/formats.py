@@ -17,7 +17,7 @@ from runnel.graph.avro import NoAvro, read_avro_schema
 from runnel.graph.ddl import NoSchema, read_schema
 from runnel.graph.envelope import ENVELOPE, envelope_fields
 from runnel.graph.errors import InvalidDeclaration
-from runnel.graph.types import Field, Simple
+from runnel.graph.types import Array, Field, Map, Simple, Struct, Type
 
 TIME_UNITS = ("ms", "us", "ns")
 DECIMALS = ("precise", "string", "double")  # Debezium's decimal.handling.mode
@@ -127,7 +127,10 @@ def _json(schema: Json, where: str) -> Columns:
 
 def _read(text: str, where: str) -> tuple[Field, ...]:
     try:
-        return read_schema(text)
+        fields = read_schema(text)
+        for field in fields:
+            _check_keys(field.name, field.type)
+        return fields
     except NoSchema as error:
         raise InvalidDeclaration(
             where,
@@ -135,6 +138,20 @@ def _read(text: str, where: str) -> tuple[Field, ...]:
             f"{text!r}: {error}",
             hint='write a name and a type for each column, such as "page string, amount decimal(10,2), at timestamp"',
         ) from None
+
+
+def _check_keys(path: str, kind: Type) -> None:
+    """JSON has no keys but strings."""
+    match kind:
+        case Map() if kind.key != Simple("string"):
+            raise NoSchema(f"the map {path} has keys of type {kind.key}, and JSON has strings", 0)
+        case Map():
+            _check_keys(path, kind.value)
+        case Array():
+            _check_keys(path, kind.element)
+        case Struct():
+            for field in kind.fields:
+                _check_keys(f"{path}.{field.name}", field.type)
 
 
 def _avro(schema: Avro, where: str) -> Columns:

@@ -265,6 +265,13 @@ def test_an_input_of_another_app(clicks):
     )
 
 
+@pytest.mark.parametrize(
+    "schema", ["a map<int,string>", "a array<struct<b:map<date,int>>>", "a map<string,map<int,int>>"]
+)
+def test_a_map_of_json_has_strings_as_keys(app, schema):
+    assert "has keys of type" in refused(lambda: app.stream("maps", schema=schema))
+
+
 def test_a_circle_of_topics(app):
     back = app.stream("second", schema=CLICKS)
 

@@ -68,6 +68,7 @@ def test_what_a_column_says_of_itself_is_read_back(fields):
         ("page string,", "a column's name is missing before the end (character 13)"),
         ("page string at timestamp", "expected a comma or the end, found at (character 13)"),
         ("a int, A long", "the column a is there twice (character 1)"),
+        ("a struct<b:int,B:long>", "the column b is there twice (character 10)"),
         ("a array<int", "expected > at the end of the array, found the end (character 12)"),
         ("a map<string>", "expected a comma between key and value of the map, found > (character 13)"),
         ("a decimal(39,2)", "decimal(39,2) is none: 1 to 38 digits, the scale among them (character 3)"),
