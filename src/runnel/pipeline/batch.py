@@ -58,11 +58,14 @@ class Batch:
 
     @property
     def positions(self) -> dict[str, Any]:
-        """The next offset of every partition that was read, by topic, over all inputs."""
+        """The next offset of every partition that was read, by topic; the smallest, where two inputs read the same one:
+        what lies before it was seen by both.
+        """
         found: dict[str, dict[str, int]] = {}
         for end in self.ends.values():
             for (topic, partition), at in sorted(end.next.items()):
-                found.setdefault(topic, {})[str(partition)] = at
+                known = found.setdefault(topic, {})
+                known[str(partition)] = min(at, known.get(str(partition), at))
         return found
 
 
