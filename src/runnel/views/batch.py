@@ -5,6 +5,7 @@ Nothing here touches a store, so a batch that does not fit its declaration is re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -144,22 +145,55 @@ def _none_of(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _check_range(layout: Layout, table: pa.Table, rows: pa.ChunkedArray, name: str) -> None:
-    kind = table[name].type
-    if types.is_timestamp(kind):
-        low, high, numbers = FIRST_MICROSECOND, LAST_MICROSECOND, table[name].cast(pa.int64())
-    elif types.is_date(kind):
-        low, high, numbers = FIRST_DAY, LAST_DAY, table[name].cast(pa.int32())
-    else:
+    if not _has_times(table[name].type) or _outside(table[name]) is None:
         return
-    row = first_true(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)))
-    if row is not None:
-        raise InvalidValue(
-            layout.name,
-            name,
-            rows[row].as_py(),
-            f"{numbers[row].as_py()} since 1970 is outside of the years 1 to 9999",
-            hint="see to the time in the view's function",
-        )
+    for row in range(table.num_rows):
+        if (number := _outside(table[name].slice(row, 1))) is not None:
+            raise InvalidValue(
+                layout.name,
+                name,
+                rows[row].as_py(),
+                f"{number} since 1970 is outside of the years 1 to 9999",
+                hint="see to the time in the view's function",
+            )
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    """Itself, or somewhere inside of it."""
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return True
+    return any(_has_times(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _outside(column: pa.ChunkedArray | pa.Array) -> int | None:
+    """A time in it, or inside of its values, that is none of those years."""
+    if isinstance(column, pa.ChunkedArray):
+        return _first(column.chunks)
+    kind = column.type
+    if types.is_nested(kind):
+        return _first(_inside(column))
+    if types.is_timestamp(kind):
+        low, high, numbers = FIRST_MICROSECOND, LAST_MICROSECOND, column.cast(pa.int64())
+    elif types.is_date(kind):
+        low, high, numbers = FIRST_DAY, LAST_DAY, column.cast(pa.int32())
+    else:
+        return None
+    ends = pc.min_max(numbers).as_py()
+    return next((each for each in ends.values() if each is not None and not low <= each <= high), None)
+
+
+def _inside(column: pa.Array) -> list[pa.Array]:
+    if types.is_struct(column.type):
+        return list(column.flatten())
+    if not types.is_map(column.type):
+        return [column.flatten()]
+    ends = column.offsets  # those of a part; keys and items are those of the whole
+    first, count = ends[0].as_py(), ends[-1].as_py() - ends[0].as_py()
+    return [column.keys.slice(first, count), column.items.slice(first, count)]
+
+
+def _first(columns: Iterable[pa.Array]) -> int | None:
+    return next((found for each in columns if (found := _outside(each)) is not None), None)
 
 
 def first_true(found: pa.ChunkedArray | pa.Array) -> int | None:

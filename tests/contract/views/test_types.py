@@ -191,6 +191,30 @@ def test_times_outside_of_the_years_1_to_9999_are_refused_with_row_and_column(st
     assert (caught.value.column, caught.value.row) == ("at", 1)
 
 
+def listed(times):
+    return pa.ListArray.from_arrays([0, 1, 2], times)
+
+
+def structured(times):
+    return pa.StructArray.from_arrays([times, listed(times)], ["at", "all"])
+
+
+def mapped(times):
+    return pa.MapArray.from_arrays([0, 1, 2], pa.array(["a", "b"]), times)
+
+
+@pytest.mark.parametrize("inside", [listed, structured, mapped])
+@pytest.mark.parametrize("days", [-719_163, 2_932_897])
+def test_so_are_those_inside_of_other_values(store, inside, days):
+    times = pa.array([0, days], pa.int32()).cast(pa.date32()).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"key": [7, 8], "value": inside(times)})
+    with claimed(store, Declared("times", ("key",), table.schema)) as writer:
+        with pytest.raises(InvalidValue, match="years 1 to 9999") as caught:
+            writer.apply(table, marker(0))
+        assert (caught.value.column, caught.value.row) == ("value", 1)
+        assert writer.apply(table.slice(0, 1), marker(0)).inserted == 1
+
+
 @pytest.mark.parametrize(
     "column",
     [
