@@ -8,6 +8,7 @@ the middle of a transaction is ended by the one that comes after it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -45,6 +46,7 @@ MAKING = 0x52756E6E656C  # the number of our advisory lock
 ROWS_TO_ANALYZE = 10_000  # a batch's plan wants its statistics only if it is large
 READING = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+QUOTED = re.compile(r'"(.*)"', re.DOTALL)  # from the first quote to the last: what is between may have some, too
 STARTING_OR_BUSY = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 
 
@@ -247,10 +249,22 @@ def shown(url: str) -> str:
     try:
         parts = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise InvalidStore(url, str(error).strip()) from None
+        raise InvalidStore(url, _without_credentials(str(error).strip(), url)) from None
+    if "@" in url.partition("://")[2].partition("/")[2].partition("?")[0]:
+        # A password with a slash in it would be taken for a port and the database's name, which are shown.
+        raise InvalidStore(url, "there is an @ behind its first slash; in a password, write %2F for / and %40 for @")
     user, host, port = (parts.get(name) for name in ("user", "host", "port"))
     place = f"{f'{user}@' if user else ''}{host or 'localhost'}{f':{port}' if port else ''}"
     return f"postgresql://{place}/{parts.get('dbname', '')}"
+
+
+def _without_credentials(said: str, url: str) -> str:
+    """libpq quotes what it cannot read of an address, and that may be the password."""
+    found = QUOTED.search(said)
+    credentials = url.rpartition("@")[0]
+    if found is None or ("@" not in found[1] and found[1] not in credentials):
+        return said
+    return said[: found.start()] + '"***"' + said[found.end() :]
 
 
 def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -54,6 +54,29 @@ def test_a_password_is_never_shown():
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:sec ret@host/db",
+        'postgresql://me:sec"ret and more@host/db',
+        "postgresql://me:sec%zzret@host/db",
+        "postgresql://me:sec-ret@[::1/db",
+        "postgresql://me:sec/ret@host/db",
+        "postgresql://me:sec/ret@host",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_told_without_its_password(address):
+    with pytest.raises(InvalidStore) as caught:
+        open_store(address)
+    assert "ret" not in str(caught.value)
+    assert "me@" in str(caught.value)
+
+
+def test_what_else_is_wrong_with_an_address_is_named():
+    with pytest.raises(InvalidStore, match='parameter: "nonsense"'):
+        open_store("postgresql://me:secret@host/db?nonsense=1")
+
+
 def test_sqlite_does_not_wait_for_psycopg():
     program = "import sys, runnel.views.opening; print('psycopg' in sys.modules, 'pyspark' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
