@@ -318,6 +318,34 @@ def test_a_topic_that_is_found_on_the_way_is_read_from_where_it_begins(bench, bo
     assert source.new_planner().next(later) == later
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_topic_of_a_pattern_that_is_deleted_before_it_is_read_is_gone_as_a_whole(
+    bench, bootstrap, client, make_topic, skips
+):
+    first = make_topic(1)
+    more = f"{first}-more"
+    with Admin(bootstrap) as admin:
+        admin.create(more, partitions=1)
+        write(client(), first, [number(0)])
+        write(client(), more, [number(n) for n in range(5)])
+        source = bench(first, read=Reading(topics=f"{first}.*"))
+        if skips:
+            source.skip_gone()
+        start = source.planner.first()
+        end = source.planner.next(start)
+        admin.delete(more)
+    kept, lost = ranges(start, end)
+    assert [len(rows) for rows in Rows(source.spec, source.cluster, kept, BATCH)] == [1]
+    if skips:
+        assert list(Rows(source.spec, source.cluster, lost, BATCH)) == []
+        assert [each.gone for each in source.aside(start, end)] == [(), ((0, 5),)]
+        assert source.planner.next(end).next[first, 0] == 1
+    else:
+        with pytest.raises(RecordsGone) as told:
+            list(Rows(source.spec, source.cluster, lost, BATCH))
+        assert told.value.gone == {f"{more}-0": (0, 5)}
+
+
 def test_an_end_that_was_lost_is_told(bench, client, make_topic):
     topic = make_topic(1)
     write(client(), topic, [number(1)])

@@ -154,6 +154,22 @@ def test_a_pattern_finds_topics_while_it_runs(bench, bootstrap, make_topic):
     assert names(source.read(start=end)[0]) == [10, 11]
 
 
+def test_a_pattern_goes_on_when_one_of_its_topics_is_deleted(bench, bootstrap, make_topic):
+    first = make_topic(1)
+    more = f"{first}-more"
+    with Admin(bootstrap) as admin:
+        admin.create(more, partitions=1)
+        fill(bootstrap, more, 0, 2, first=10)
+        source = bench(first, read=Reading(topics=f"{first}.*"))
+        rows, end = source.read()
+        admin.delete(more)
+    fill(bootstrap, first, 0, 1)
+    assert names(rows) == [10, 11]
+    source.planner.check_gone(end)
+    assert (first, 0) in source.planner.latest().next
+    assert names(source.read(start=end)[0]) == [0]
+
+
 def test_a_topic_that_was_made_again_is_noticed(bench, bootstrap, make_topic):
     topic = make_topic(1)
     fill(bootstrap, topic, 0, 3)

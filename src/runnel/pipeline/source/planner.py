@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 from runnel.client import positions
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
-from runnel.client.errors import OffsetsGone, TopicReplaced
+from runnel.client.errors import OffsetsGone, TopicReplaced, UnknownTopic
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place, Topic
 from runnel.durable import durable
@@ -34,6 +35,8 @@ from runnel.pipeline.source.spec import Spec
 from runnel.records import HEADER_SIZE, decompress, validate
 from runnel.start import Place as StartPlace
 from runnel.start import Start
+
+Answer = TypeVar("Answer")
 
 LOOK_EVERY = 10.0  # seconds, for new partitions and topics
 SAMPLE = 4096  # bytes; a broker gives one whole batch at least
@@ -111,6 +114,9 @@ class Planner:
 
     def latest(self) -> Offsets:
         """Everything that is there and committed; of one that follows another, as far as that has come."""
+        return self._of_what_is_there(self._latest)
+
+    def _latest(self) -> Offsets:
         self._look()
         found = positions.latest(self._cluster, self._places())
         if self._spec.follow:
@@ -130,7 +136,7 @@ class Planner:
         self._check_start(start)
         if not self._agreement.is_ours:
             return self._agreement.follow(start)
-        return self._agreement.decide(start, self._next(start))
+        return self._agreement.decide(start, self._of_what_is_there(lambda: self._next(start)))
 
     def _next(self, start: Offsets) -> Offsets:
         if not self._hold.is_let_go():
@@ -138,7 +144,7 @@ class Planner:
         latest = self._until or self.latest()
         self._check_ids(start, latest)
         self._check_end(start, latest)
-        self.check_gone(start)
+        self._check_gone(start)
         begin = self._begin(start)
         start = replace(start, next={**begin, **start.next})
         ends = {**start.next, **{place: max(at, start.next.get(place, 0)) for place, at in latest.next.items()}}
@@ -156,6 +162,9 @@ class Planner:
 
     def check_gone(self, start: Offsets) -> None:
         """Raise RecordsGone for all partitions whose next records were deleted. Now and then: a task finds its own."""
+        self._of_what_is_there(lambda: self._check_gone(start))
+
+    def _check_gone(self, start: Offsets) -> None:
         if self._spec.skip_gone or self._clock() - self._checked < LOOK_EVERY:
             return
         self._look()
@@ -247,6 +256,16 @@ class Planner:
             found = positions.matching(self._cluster, pattern)
             self._topics = {name: topic for name, topic in found.items() if not is_ours(name)}
         self._looked = self._clock()
+
+    def _of_what_is_there(self, ask: Callable[[], Answer]) -> Answer:
+        """A topic of a pattern may have been deleted since the last look: of the others there is an answer."""
+        try:
+            return ask()
+        except UnknownTopic:
+            if self._spec.reading.topics is None:
+                raise
+            self._looked = float("-inf")
+            return ask()
 
     def _places(self) -> list[Place]:
         return [place for topic in self._topics.values() for place in topic.places]

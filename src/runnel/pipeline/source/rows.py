@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
-from runnel.client.errors import OffsetsGone
+from runnel.client.errors import OffsetsGone, UnknownTopic
 from runnel.client.fetch import FetchedBatches, Fetcher
 from runnel.graph.event_time import RECORD_TIME
 from runnel.graph.inputs import CHANGE
@@ -86,6 +86,10 @@ class Rows:
                 return
             except OffsetsGone as error:
                 position = self._passed_over(error)
+            except UnknownTopic:
+                if self._spec.reading.topics is None or read.topic in self._cluster.all_topics():
+                    raise
+                position = self._deleted(position)  # of a pattern, one topic may go and the others stay
 
     def _passed_over(self, error: OffsetsGone) -> int:
         """Where to go on."""
@@ -97,6 +101,14 @@ class Rows:
         position = min(error.start, self._range.end)
         self._gone.append((error.wanted, position))
         return position
+
+    def _deleted(self, position: int) -> int:
+        """Where to go on in a topic that is gone as a whole: at the end."""
+        end = self._range.end
+        if not self._spec.skip_gone:
+            raise RecordsGone(self._spec.query, {self._range.name: (position, end)}) from None
+        self._gone.append((position, end))
+        return end
 
     def _columns_to_decode(self) -> list[str]:
         wanted = {"value", *(BY_METADATA[name] for name in self._metadata if name in BY_METADATA)}

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
-from runnel.client.errors import OffsetsGone
+from runnel.client.errors import OffsetsGone, UnknownTopic
 from runnel.client.fetch import Fetcher
 from runnel.pipeline.batch import Batch, Counts
 from runnel.pipeline.errors import NotInTime, NotLeftOut, RunAgain
@@ -124,7 +124,7 @@ def _to_tell(read: Sequence[tuple[Spec, Range]], found: Sequence[Aside], rows: p
 
 
 def _is_there(cluster: Cluster, place: left_out.Place) -> bool:
-    """Whether the log still has the record: retention or compaction may have removed it."""
+    """Whether the log still has the record: retention or compaction may have removed it, or the topic is gone."""
     topic, partition, offset = place
     origin = Origin(topic, partition, offset, offset + 1)
     try:
@@ -132,7 +132,7 @@ def _is_there(cluster: Cluster, place: left_out.Place) -> bool:
             batches = [each for part in fetched.parts for each in each_batch(part)]
             if any(block.num_rows for block in decode(batches, ("offset",), origin)):
                 return True
-    except OffsetsGone:
+    except (OffsetsGone, UnknownTopic):
         pass
     return False
 
