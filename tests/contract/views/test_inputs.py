@@ -117,13 +117,17 @@ def test_changes_that_were_trimmed_are_told_with_what_is_left(spec, open_at):
             rows_between(spec, 1, 2)
 
 
+def lose_all(place):
+    for table in ("clicks", "runnel_changes_1", "runnel_commits", "runnel_views"):
+        place.query(f"DROP TABLE {table}")
+
+
 def test_a_view_that_was_made_anew_is_noticed(spec, store, place):
     with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
     reading = Reading(spec)
     reading.batch()
-    for table in ("clicks", "runnel_changes_1", "runnel_commits", "runnel_views"):
-        place.query(f"DROP TABLE {table}")
+    lose_all(place)
     with claimed(store) as writer:
         writer.apply(seen(("a", 2)), marker(0, "another"))
         with pytest.raises(OtherCheckpoint, match="the view clicks, which it reads, was made anew"):
@@ -219,6 +223,21 @@ def test_where_the_change_log_does_not_reach_back_all_rows_are_read(spec, open_a
         writer.apply(seen(("c", 1)), marker(2))
         writer.trim()
         assert latest(spec, 1) == {"a": 2, "c": 1}
+
+
+@pytest.mark.parametrize("pages", ["xyz", "xy", "x"], ids=["further", "as far", "not as far"])
+def test_of_a_view_that_was_made_anew_all_rows_are_read(spec, store, place, pages):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 1)), marker(0))
+        assert latest(spec, 0) == {"a": 1, "b": 1}
+    lose_all(place)
+    with claimed(store) as writer:
+        for number, page in enumerate(pages):
+            writer.apply(seen((page, 1)), marker(number, "another"))
+        assert latest(spec, 1) == dict.fromkeys(pages, 1)
+        writer.apply(seen(("more", 1)), marker(len(pages), "another"))
+        assert latest(spec, 2) == dict.fromkeys([*pages, "more"], 1)
+        assert latest(spec, 1) == dict.fromkeys(pages, 1)
 
 
 def test_rows_that_are_lost_are_not_replaced_by_newer_ones(spec, writer):

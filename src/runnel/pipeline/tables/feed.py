@@ -12,6 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from runnel.pipeline.tables.latest import Latest
+from runnel.pipeline.tables.versions import Span
 
 
 @dataclass
@@ -25,13 +26,14 @@ class Now:
 class News:
     """What came from `start` to before `end`: `records` have the columns of `latest.records_schema`, in their order.
 
-    `is_whole`: they are all that there is, and nothing that was known before counts any more.
+    `is_whole`: they are all that there is, and nothing that was known before counts any more. `log` is as in a `Span`.
     """
 
     start: int
     end: int
     records: Iterable[pa.Table]
     is_whole: bool = False
+    log: str = ""
 
 
 class Feed(Protocol):
@@ -43,8 +45,8 @@ class Feed(Protocol):
     def schema(self) -> pa.Schema:
         """Of the rows. Files with another one are not read: they are of an older declaration."""
 
-    def news(self, since: int | None, batch: int, now: Now) -> News:
-        """All that is there by now; `since` is where the last ones ended, None: nothing was read before. Records are
+    def news(self, since: Span | None, batch: int, now: Now) -> News:
+        """All that is there by now; `since` is what was read last, None: nothing was read before. Records are
         gone through once, to their end, before the batch's version is kept: what the batch must know of them, such as
         rejected ones, is on the disk by then. Whoever goes through them keeps `now` up to date.
         """

@@ -60,7 +60,7 @@ def _made(feed: Feed, versions: Versions, batch: int) -> tuple[Span, Latest | No
     """What the batch counts as of; and the rows, unless somebody else was quicker."""
     before = versions.newest_before(batch)
     now = Now(Latest.empty(feed.schema))
-    news = feed.news(None if before is None else before.end, batch, now)
+    news = feed.news(before, batch, now)
     is_kept = False
     if before is not None and not news.is_whole:
         known = versions.at(before.end)
@@ -70,7 +70,7 @@ def _made(feed: Feed, versions: Versions, batch: int) -> tuple[Span, Latest | No
         now.latest = now.latest.apply(records)
     if not is_kept:
         versions.keep(news.end, now.latest)
-    span = versions.claim(batch, Span(news.start, news.end))
+    span = versions.claim(batch, Span(news.start, news.end, news.log))
     return span, now.latest if span.end == news.end else None
 
 

@@ -24,7 +24,7 @@ from runnel.pipeline.tables.keyed_rows import KeyedRows, metadata_columns, value
 from runnel.pipeline.tables.latest import KEY
 from runnel.pipeline.tables.partitions import Partitions
 from runnel.pipeline.tables.static import version_of
-from runnel.pipeline.tables.versions import BLOCK, Versions
+from runnel.pipeline.tables.versions import BLOCK, Span, Versions
 
 
 def directory_of(spec: Spec) -> Path:
@@ -84,9 +84,9 @@ class TopicFeed:
     def schema(self) -> pa.Schema:
         return pa.schema([*value_columns(self.spec), *metadata_columns(self.spec)])
 
-    def news(self, since: int | None, batch: int, now: Now) -> News:
+    def news(self, since: Span | None, batch: int, now: Now) -> News:
         place = self.spec.topic, self.partition
-        start = positions.earliest(self.cluster, [place])[place] if since is None else since
+        start = positions.earliest(self.cluster, [place])[place] if since is None else since.end
         end = positions.latest(self.cluster, [place])[place]
         if end < start:
             raise OffsetsGone(*place, start, positions.earliest(self.cluster, [place])[place], end)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,10 +32,17 @@ BLOCK = 65_536  # rows that are written, and later read, at a time
 
 
 class Span(NamedTuple):
-    """What a batch has read of the part, from `start` to before `end`: it counts as of `end`."""
+    """What a batch has read of the part, from `start` to before `end`: it counts as of `end`. `log` is whose offsets
+    these are, where they may begin anew; empty where they cannot, or it was not told.
+    """
 
     start: int
     end: int
+    log: str = ""
+
+    def to_object(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"from": self.start, "to": self.end}
+        return told | ({"log": self.log} if self.log else {})
 
 
 class Versions:
@@ -77,7 +84,7 @@ class Versions:
             told = json.loads(self._path(batch, BATCH).read_text())
         except FileNotFoundError:
             return None
-        return Span(told["from"], told["to"])
+        return Span(told["from"], told["to"], told.get("log", ""))
 
     def spans(self) -> dict[int, Span]:
         """By batch, as far as it is kept; also while another process goes on, and removes old ones."""
@@ -96,7 +103,7 @@ class Versions:
         make_directories(str(self._directory))
         path = self._path(batch, BATCH)
         temporary = _temporary(path)
-        temporary.write_text(json.dumps({"from": span.start, "to": span.end}))
+        temporary.write_text(json.dumps(span.to_object()))
         DISK.open(str(temporary)).sync()
         try:
             with durable("table.batch"), suppress(FileExistsError):

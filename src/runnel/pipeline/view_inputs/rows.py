@@ -13,6 +13,7 @@ from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.tables.feed import News, Now
 from runnel.pipeline.tables.latest import GONE, KEY
 from runnel.pipeline.tables.static import version_of
+from runnel.pipeline.tables.versions import Span
 from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.source import BLOCK, reader_of
 from runnel.pipeline.view_inputs.spec import ViewSpec
@@ -51,16 +52,19 @@ class ViewFeed:
     def schema(self) -> pa.Schema:
         return self._spec.rows
 
-    def news(self, since: int | None, batch: int, now: Now) -> News:  # noqa: ARG002  # a view tells all of its rows
+    def news(self, since: Span | None, batch: int, now: Now) -> News:  # noqa: ARG002  # a view tells all of its rows
         if since is None:
             return self._all()
         try:
-            end = self._reader.ahead(since).latest
-            changes = self._reader.changes(since, until=end).rows
+            end = self._reader.ahead(since.end).latest
+            found = self._reader.changes(since.end, until=end)
         except PositionOutOfRange:
             return self._all()
-        changes = changes.filter(pc.not_equal(changes[CHANGE], UPDATE_BEFORE))
-        return News(since, end, [self._records(changes, pc.equal(changes[CHANGE], DELETE))])
+        if since.log not in ("", found.log):  # the view was made anew, and its positions are other ones
+            return self._all()
+        changes = found.rows.filter(pc.not_equal(found.rows[CHANGE], UPDATE_BEFORE))
+        records = self._records(changes, pc.equal(changes[CHANGE], DELETE))
+        return News(since.end, end, [records], log=found.log)
 
     def again(self, end: int, now: Now) -> Iterable[pa.Table]:  # noqa: ARG002
         what = f"the rows of the view {self._spec.view} as of position {end}, which its last batch has read, are lost"
@@ -69,7 +73,7 @@ class ViewFeed:
     def _all(self) -> News:
         found = self._reader.snapshot()
         there = pa.chunked_array([pa.repeat(False, found.rows.num_rows)])
-        return News(0, found.next_position, [self._records(found.rows, there)], is_whole=True)
+        return News(0, found.next_position, [self._records(found.rows, there)], is_whole=True, log=found.log)
 
     def _records(self, kept: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
         rows = returned(kept, self.schema)
