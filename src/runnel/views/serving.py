@@ -255,7 +255,10 @@ def _condition(view: str, given: object) -> Condition:
     if not isinstance(given, tuple | list) or len(given) != 3:
         hint = 'give a column, an operator and a value: where(("count", ">=", 10))'
         raise InvalidFilter(view, f"{given!r} is no condition", hint=hint)
-    return Condition(*given)
+    column, operator, value = given
+    if isinstance(value, Iterator):  # which gives its values once, and they are asked for again and again
+        value = list(value)
+    return Condition(column, operator, value)
 
 
 def _start_and_end(view: str, name: str, value: object) -> tuple[Any, Any]:

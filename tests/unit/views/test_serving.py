@@ -134,6 +134,11 @@ def test_rows_are_chosen_ordered_and_limited(counts):
     assert list(counts.where(page="nobody")) == []
 
 
+def test_a_list_that_gives_its_values_once_is_asked_again_and_again(counts):
+    chosen = counts.where(("page", "in", (page for page in ("p1",))))
+    assert len(chosen) == len(list(chosen)) == 2
+
+
 def test_what_is_no_condition_is_told(counts):
     for wrong in ("count > 5", ("count", ">")):
         with pytest.raises(InvalidFilter, match="is no condition") as told:
