@@ -15,6 +15,7 @@ from runnel.client import positions
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
 from runnel.client.columns import Origin, decode
+from runnel.client.errors import UnknownTopic
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place
 from runnel.client.security import Security
@@ -44,15 +45,23 @@ class Streams:
     def look(self) -> None:
         """Learn what the streams have told since the last look."""
         if time.monotonic() - self._listed > LIST_EVERY:
-            topics = self._cluster.all_topics()
-            ours = [name for name in topics if name.startswith(PREFIX) and name.endswith(SUFFIX)]
-            self._marks = {(name, 0): self._marks.get((name, 0), Marks(0, None)) for name in ours}
-            self._listed = time.monotonic()
-        for place, end in positions.latest(self._cluster, self._marks).items():
+            self._list()
+        try:
+            ends = positions.latest(self._cluster, self._marks)
+        except UnknownTopic:  # one was deleted since, and may be of a stream that nobody waits for
+            self._list()
+            ends = positions.latest(self._cluster, self._marks)
+        for place, end in ends.items():
             known = self._marks[place]
             if end < known.end:  # the topic was made anew
                 known = Marks(0, None)
             self._marks[place] = Marks(end, self._newest(place, known.end, end) or known.told)
+
+    def _list(self) -> None:
+        topics = self._cluster.all_topics()
+        ours = [name for name in topics if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+        self._marks = {(name, 0): self._marks.get((name, 0), Marks(0, None)) for name in ours}
+        self._listed = time.monotonic()
 
     def read_by_writers_of(self, topic: str) -> list[Positions | None]:
         """What each stream that writes the topic has read; None of one that has not finished a batch yet, which is only

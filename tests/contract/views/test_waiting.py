@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import runnel
-from runnel.client import Producer, Token, positions
+from runnel.client import Admin, Producer, Token, positions
 from runnel.client.bodies import bodies
 from runnel.client.cluster import Cluster
 from runnel.client.writing import write
@@ -124,6 +124,18 @@ def test_a_stream_that_has_not_finished_a_batch_is_waited_for(view, stream):
     read(clicks={"0": 5}, **{stream.name: {"0": 0, "1": 0}})
     with pytest.raises(NotSeen, match=f"{stream.name} has not finished a batch yet"):
         found.wait_for(Token("clicks", 0, 4), timeout=0)
+
+
+def test_a_stream_of_others_that_is_deleted_meanwhile_hurts_nobody(view, stream, broker):
+    found, read = view
+    other = Stream(broker, f"gone_{next(numbers)}", app="other")
+    stream.has_read(5, partition=0)
+    read(**{stream.name: end_of(stream)})
+    assert not is_seen(found, Token("clicks", 0, 5))
+    with Admin(broker.bootstrap) as admin:
+        admin.delete(other.marks)
+    assert is_seen(found, Token("clicks", 0, 4))
+    other.cluster.close()
 
 
 def test_what_is_written_and_not_yet_committed_counts_for_the_end(view, stream):
