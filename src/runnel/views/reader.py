@@ -79,7 +79,8 @@ class SqlReader:
     def snapshot(self, where: Where = ()) -> Snapshot:
         with self._moment() as moment:
             kept = moment.kept
-            return Snapshot(moment.rows(where), kept.next_position, kept.marker(), kept.log_id() or "")
+            log, key = kept.log_id() or "", moment.layout.key
+            return Snapshot(moment.rows(where), kept.next_position, kept.marker(), log, key)
 
     def changes(
         self, from_position: int, *, about: int = ABOUT, until: int | None = None, where: Where = ()

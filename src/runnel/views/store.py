@@ -114,12 +114,13 @@ Order: TypeAlias = Sequence[str]
 
 
 class Snapshot(NamedTuple):
-    """A view at one moment, and the position, in which change log, from which its changes go on from there."""
+    """A view at one moment, its key, and the position, in which change log, from which its changes go on from there."""
 
     rows: pa.Table
     next_position: int
     marker: Marker | None
     log: str
+    key: tuple[str, ...]
 
 
 class ViewWriter(Protocol):

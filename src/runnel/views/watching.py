@@ -171,10 +171,9 @@ class Watch:
             raise ViewReplaced(self._view, str(at)) from error
 
     def _first(self, found: Snapshot) -> Step:
-        key = self._reader.key()
         last = found.next_position - 1
         changes = tuple(
-            Change(last, INSERT, {name: row[name] for name in key}, None, row) for row in found.rows.to_pylist()
+            Change(last, INSERT, {name: row[name] for name in found.key}, None, row) for row in found.rows.to_pylist()
         )
         self._at = Position(found.next_position, found.log)
         return Step(changes, str(self._at), is_snapshot=True)

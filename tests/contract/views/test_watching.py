@@ -223,6 +223,21 @@ def test_positions_are_of_the_view_before_when_a_copy_with_other_columns_takes_t
     assert [change.after for change in next(view.watch(timeout=0))] == [{"page": "a", "seen": 13, "day": 1}]
 
 
+def test_rows_have_the_key_of_their_moment_whatever_takes_the_place_right_behind_it(store, views, monkeypatch):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+    copied(store, of_days(("a", 1, 1)), OTHER_KEY)
+    look = SqlReader.snapshot
+
+    def snapshot(reader, where=()):
+        found = look(reader, where)
+        store.exchange("clicks")
+        return found
+
+    monkeypatch.setattr(SqlReader, "snapshot", snapshot)
+    assert [change.key for change in next(views["clicks"].watch(timeout=0))] == [{"page": "a"}]
+
+
 def test_positions_go_on_when_another_checkpoint_goes_on_with_the_rows(store, views):
     with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
