@@ -24,7 +24,7 @@ from runnel.broker.groups.records import CommittedOffset, fits
 from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
-from runnel.broker.transactions import OFFSETS, ProducerEpoch
+from runnel.broker.transactions import OFFSETS, ProducerEpoch, Status
 from runnel.broker.transactions.mistakes import told_as
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
@@ -77,6 +77,7 @@ async def _commit(node: Node, request: Request, committed: Committed) -> ErrorCo
     version = 2 if request.version >= SECOND_GENERATION_SINCE else 1
     try:
         await node.transactions.admitted(name, producer, OFFSETS, version)
+        _refuse_if_ended(node, name, producer)
     except (Refusal, RunnelError) as refused:
         return told_as(refused, knows_fenced=False, knows_abortable=request.version >= ABORTABLE_SINCE)
     try:
@@ -88,6 +89,16 @@ async def _commit(node: Node, request: Request, committed: Committed) -> ErrorCo
         return error
     except RunnelError as failed:
         return error_of(failed, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+
+
+def _refuse_if_ended(node: Node, name: str, producer: ProducerEpoch) -> None:
+    """The end can have been decided since it was admitted, if its client gave up waiting for the answer. What is
+    written behind the marker would be of no transaction, and hold the group's readers back for ever."""
+    known = node.transactions.get(name)
+    if known is None or known.producer != producer:
+        raise Refusal(ErrorCode.PRODUCER_FENCED, f"the transaction of {name!r} has ended")
+    if known.status is not Status.ONGOING:
+        raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {name!r} is being ended")
 
 
 def _check(node: Node, group: str | None, committer: Committer, committed: Committed) -> ErrorCode:

@@ -111,3 +111,28 @@ def test_what_is_pending_is_still_pending_after_a_crash(transactional: Stage, ve
     producer.end(committed=True)
     transactional.kill()
     assert transactional.committed_offset() == 7
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_offset_whose_transaction_is_ended_before_it_is_answered_is_not_left_behind_the_marker(
+    transactional: Stage, version: int, committed: bool
+) -> None:
+    """A client that gave up waiting for the answer ends its transaction; both become durable in one round."""
+    producer, other = producer_of(transactional, version), transactional.producer("other")
+    producer.write("orders", b"x")
+    first = other.produce_body("orders", 1, other.batch((b"y",), 0))
+    with transactional.node.log._commits.exclusive():
+        under_way = [
+            transactional.begin(Api.PRODUCE, first, 12),
+            transactional.begin(Api.TXN_OFFSET_COMMIT, producer.offset_body(7), version),
+            transactional.begin(Api.END_TXN, producer.end_body(committed=committed), producer.end_version),
+        ]
+        for _ in range(3):
+            transactional.turn()
+    transactional.until(lambda: all(each.done() for each in under_way))
+    transactional.quiet()
+    answer = transactional.answer_of(Api.TXN_OFFSET_COMMIT, version, under_way[1].result())
+    code = ErrorCode(answer["topics"][0]["partitions"][0]["error_code"])
+    assert code == (ErrorCode.CONCURRENT_TRANSACTIONS if version < 5 else ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert transactional.committed_offset() == -1
