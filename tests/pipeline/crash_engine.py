@@ -4,7 +4,7 @@
         spark.run(life)                                     # until all is read
         spark.die(life, "publish.commit:after:1")           # until it has died there
 
-Planners are forks, too, as in the test kit. What is not covered: Java's own death, and that of the machine. Runs whose
+What is not covered: Java's own death, and that of the machine. Runs whose
 Java dies with them are in test_shop.
 """
 
@@ -23,7 +23,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from runnel.durable import VARIABLE
-from runnel.testing.planners import python_with_planners
 from tests.pipeline.crash_driver import Java, Life, live
 
 FORKS = get_context("forkserver")
@@ -34,7 +33,7 @@ import json, sys
 from runnel.pipeline.session import spark_session
 spark = spark_session("crash", master="local[2]")
 java = spark.sparkContext._gateway.gateway_parameters
-print(json.dumps([java.port, java.auth_token]), flush=True)
+print(json.dumps([java.port, java.auth_token, spark.sparkContext.pythonExec]), flush=True)
 sys.stdin.read()
 spark.stop()
 """
@@ -119,7 +118,7 @@ def engine(directory: Path) -> Iterator[Engine]:
         assert host.stdout is not None
         line = host.stdout.readline()
         assert line, f"Spark did not start:\n{(directory / 'log').read_text()}"
-        spark = Engine(Java(*json.loads(line), python_with_planners()), directory)
+        spark = Engine(Java(*json.loads(line)), directory)
         try:
             yield spark
         finally:

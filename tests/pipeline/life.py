@@ -31,7 +31,7 @@ APP = Path(__file__).with_name("life_app.py")
 FULL_DISK = Path(__file__).with_name("full_disk.c")
 ROOT = Path(__file__).parents[2]
 NAMES = ("clicks_per_minute", "long_stays")
-PLANNING = "python_streaming_source_runner"
+PLANS, RUNS = "python_streamin", "python_daemon"  # the names of the modules, as far as the kernel shows them
 
 
 class RunningApp:
@@ -103,12 +103,16 @@ class RunningApp:
     @property
     def workers(self) -> list[int]:
         """Those that read, and run what the body has in Python."""
-        daemons = [pid for java in self.java for pid in _children(java, lambda command: "daemon" in command)]
-        return [pid for daemon in daemons for pid in _children(daemon, lambda _: True)]
+        return [pid for daemon in self._forks(RUNS) for pid in _children(daemon, lambda _: True)]
 
     @property
     def planners(self) -> list[int]:
-        return [pid for java in self.java for pid in _children(java, lambda command: PLANNING in command)]
+        return self._forks(PLANS)
+
+    def _forks(self, name: str) -> list[int]:
+        forkers = _children(self.pid, lambda command: "runnel.pipeline.forker" in command)
+        found = [pid for forker in forkers for pid in _children(forker, lambda _: True)]
+        return [pid for pid in found if Path(f"/proc/{pid}/comm").read_text().strip() == name]
 
 
 class Life:

@@ -15,7 +15,6 @@ from runnel.pipeline.query import Query
 from runnel.pipeline.steps import publish
 from runnel.testing import CRASH, CRASH_AFTER_COMMIT, PAUSE, RESTART, Player, Rejected, at, delete, idle, raw, row
 from runnel.testing import player as playing
-from runnel.testing.planners import python_with_planners
 from runnel.testing.spark import SETTINGS
 from tests.pipeline import kit_app
 from tests.pipeline.kit_app import LINES, app, clicks, customers, visits
@@ -28,13 +27,11 @@ PYTHON = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def play(spark):
-    """With the planners and the settings that a session for tests has."""
+    """With the settings that a session for tests has."""
     kept = {name: spark.conf.get(name) for name in SETTINGS}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark.sparkContext, "pythonExec", python_with_planners())
-        for name, value in SETTINGS.items():
-            spark.conf.set(name, value)
-        yield Player(spark)
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    yield Player(spark)
     for name, value in kept.items():
         spark.conf.set(name, value)
 

@@ -15,6 +15,7 @@ from runnel.cli.screen import Screen
 from runnel.cli.structured_log import log_to_stderr
 from runnel.errors import RunnelError
 from runnel.graph.alert import WAYS, Alert, AlertRule, rules
+from runnel.pipeline.forks import prepare_python
 
 App = Annotated[Path, typer.Argument(metavar="APP.py", help="The Python file that declares the app.")]
 Data = Annotated[
@@ -83,6 +84,7 @@ def run_app(
     app: Path, bootstrap: str, asked: Ending, *, data: Path | None, shown: Screen | None = None, **how: Any
 ) -> None:
     """Until it is `asked` to end. The log must be set up already."""
+    prepare_python(how.get("master", "local[*]"))
     # Imported here because they bring Spark: `runnel run --help` need not wait for it.
     from runnel.app.loading import load_app  # noqa: PLC0415
     from runnel.app.runner import Runner, Running  # noqa: PLC0415

@@ -29,6 +29,7 @@ from pathlib import Path
 
 import crc32c
 
+from runnel.pipeline.cache_directory import cache_directory
 from runnel.pipeline.java import Java
 
 logger = logging.getLogger(__name__)
@@ -152,11 +153,6 @@ class ClassArchive:
 
 
 _makers: list[subprocess.Popen[bytes]] = []  # Python would complain of one that is forgotten while it runs
-
-
-def cache_directory() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "runnel"
 
 
 def _age(path: Path) -> float:

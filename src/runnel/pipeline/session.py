@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +21,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from runnel.pipeline.class_archive import ClassArchive, cache_directory
+from runnel.pipeline import forks
+from runnel.pipeline.cache_directory import cache_directory
+from runnel.pipeline.class_archive import ClassArchive
 from runnel.pipeline.errors import InvalidMaster, SparkDidNotStart
 from runnel.pipeline.java import find_java, major
 from runnel.pipeline.java_process import own_interrupt, start_java
@@ -95,13 +99,8 @@ def spark_session(
     """
     check_master(master)
     archive = class_archive()
-    chosen = os.environ.get("SPARK_HOME")
-    os.environ["SPARK_HOME"] = str(home_for(master, cache_directory()))
-    try:
+    with _environment(SPARK_HOME=str(home_for(master, cache_directory())), **forks.variables_for(master)):
         return _start(name, master, partitions, settings or {}, archive, SHORT_LIVED if short_lived else long_lived())
-    finally:
-        if chosen is None:
-            del os.environ["SPARK_HOME"]
 
 
 def check_master(master: str) -> None:
@@ -142,6 +141,21 @@ def _way_to_spawn() -> str:
     """
     quick = sys.platform == "linux" and major(find_java().version) in WITH_VFORK
     return "-Djdk.lang.Process.launchMechanism=VFORK" if quick else ""
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """For Java alone: what is set now is not what the user has chosen when the next one starts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _start(

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from runnel.pipeline.java import find_java
 from runnel.pipeline.session import Session, spark_session
-from runnel.testing.planners import python_with_planners
 
-PYTHON = "PYSPARK_PYTHON"  # what Spark's processes run
 SETTINGS = {
     # To write Java for each plan, and to compile it, takes longer than to go through the few rows of a test without.
     "spark.sql.codegen.wholeStage": "false",
@@ -19,12 +14,4 @@ SETTINGS = {
 
 def spark_for_tests(master: str = "local[2]") -> Session:
     """JavaMissing and its kin where there is no Java. To be stopped by whoever asked for it."""
-    find_java()
-    chosen = os.environ.get(PYTHON)
-    if chosen is None:
-        os.environ[PYTHON] = python_with_planners()
-    try:
-        return spark_session("runnel-tests", master=master, partitions=1, settings=SETTINGS, short_lived=True)
-    finally:
-        if chosen is None:
-            del os.environ[PYTHON]
+    return spark_session("runnel-tests", master=master, partitions=1, settings=SETTINGS, short_lived=True)
