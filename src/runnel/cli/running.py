@@ -15,7 +15,6 @@ from runnel.cli.screen import Screen
 from runnel.cli.structured_log import log_to_stderr
 from runnel.errors import RunnelError
 from runnel.graph.alert import WAYS, Alert, AlertRule, rules
-from runnel.pipeline.forks import prepare_python
 
 App = Annotated[Path, typer.Argument(metavar="APP.py", help="The Python file that declares the app.")]
 Data = Annotated[
@@ -84,14 +83,18 @@ def run_app(
     app: Path, bootstrap: str, asked: Ending, *, data: Path | None, shown: Screen | None = None, **how: Any
 ) -> None:
     """Until it is `asked` to end. The log must be set up already."""
-    prepare_python(how.get("master", "local[*]"))
     # Imported here because they bring Spark: `runnel run --help` need not wait for it.
     from runnel.app.loading import load_app  # noqa: PLC0415
+    from runnel.pipeline.session import prepare_session  # noqa: PLC0415
+
+    loaded = load_app(app)
+    prepare_session(how.get("master", "local[*]"))  # Java starts while the rest is imported
+
     from runnel.app.runner import Runner, Running  # noqa: PLC0415
 
     if shown is not None and shown.is_on:
         how["report_every"] = None
-    runner = Runner(load_app(app), Running(bootstrap, directory_of(app, data), **how))
+    runner = Runner(loaded, Running(bootstrap, directory_of(app, data), **how))
     if shown is not None:
         shown.ask = lambda: runner.progress
     runner.run(when_started=lambda: asked.call(runner.stop))

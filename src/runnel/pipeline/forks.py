@@ -34,19 +34,18 @@ exec {python} -SP {forked_python} {python} "$@"
 """
 
 
+def is_on_this_machine(master: str) -> bool:
+    return ON_THIS_MACHINE.fullmatch(master) is not None
+
+
 def variables_for(master: str) -> dict[str, str]:
     """What the environment of Java must hold, so that it starts forks; empty, if it cannot or should not."""
-    if sys.platform != "linux" or PYTHON in os.environ or not ON_THIS_MACHINE.fullmatch(master):
+    if sys.platform != "linux" or PYTHON in os.environ or not is_on_this_machine(master):
         return {}
     try:
         return {PYTHON: str(_script()), forked_python.VARIABLE: _forker()}
     except OSError:  # such as a cache that cannot be written
         return {}
-
-
-def prepare_python(master: str) -> None:
-    """Start the forker now: until Java asks for the first fork, all is imported."""
-    variables_for(master)
 
 
 def _script() -> Path:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,12 +21,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from runnel.errors import RunnelError
 from runnel.pipeline import forks
 from runnel.pipeline.cache_directory import cache_directory
 from runnel.pipeline.class_archive import ClassArchive
 from runnel.pipeline.errors import InvalidMaster, SparkDidNotStart
 from runnel.pipeline.java import find_java, major
-from runnel.pipeline.java_process import own_interrupt, start_java
+from runnel.pipeline.java_process import own_interrupt, start_ahead, start_java
 from runnel.pipeline.other_sources import spare_search
 from runnel.pipeline.spark_home import REHEARSED, home_for
 
@@ -99,8 +100,19 @@ def spark_session(
     """
     check_master(master)
     archive = class_archive()
-    with _environment(SPARK_HOME=str(home_for(master, cache_directory())), **forks.variables_for(master)):
+    with _environment_for(master):
         return _start(name, master, partitions, settings or {}, archive, SHORT_LIVED if short_lived else long_lived())
+
+
+def prepare_session(master: str) -> None:
+    """Let what a session of an app needs start now: Java, and the process that imports for Spark's Python processes.
+    What is wrong is told when the session is asked for, and what is not taken then ends with this process.
+    """
+    if not forks.is_on_this_machine(master):
+        return
+    with suppress(RunnelError), _environment_for(master):
+        options = java_options(class_archive().options(), long_lived())
+        start_ahead(_all_settings(master, None, {}, options))
 
 
 def check_master(master: str) -> None:
@@ -144,8 +156,10 @@ def _way_to_spawn() -> str:
 
 
 @contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def _environment_for(master: str) -> Iterator[None]:
     """For Java alone: what is set now is not what the user has chosen when the next one starts."""
+    variables = {"SPARK_HOME": str(home_for(master, cache_directory())), **forks.variables_for(master)}
+    variables.setdefault(forks.PYTHON, os.environ.get(forks.PYTHON, sys.executable))
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -161,8 +175,6 @@ def _environment(**variables: str) -> Iterator[None]:
 def _start(
     name: str, master: str, partitions: int | None, settings: dict[str, str], archive: ClassArchive, java: str
 ) -> SparkSession:
-    # Workers take the interpreter from the environment; with the system's they would not find our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options = archive.options()
     try:
         return _built(name, master, partitions, settings, java_options(options, java))
@@ -184,7 +196,20 @@ def _said_by(error: Exception) -> str:
 
 
 def _built(name: str, master: str, partitions: int | None, settings: dict[str, str], options: str) -> SparkSession:
-    chosen = {
+    chosen = _all_settings(master, partitions, settings, options)
+    builder = SparkSession.builder.appName(name)
+    for setting, value in chosen.items():
+        builder = builder.config(setting, value)
+    start_java(chosen)
+    with own_interrupt():
+        spark = builder.getOrCreate()
+    spare_search(spark)
+    return spark
+
+
+def _all_settings(master: str, partitions: int | None, settings: dict[str, str], options: str) -> dict[str, str]:
+    return {
+        "spark.master": master,
         **SETTINGS,
         **(SMALL_PAGES if master.startswith("local") else {}),
         "spark.sql.shuffle.partitions": str(partitions or cores(master)),
@@ -192,14 +217,6 @@ def _built(name: str, master: str, partitions: int | None, settings: dict[str, s
         **({"spark.executor.extraJavaOptions": options} if master.startswith(REHEARSED) else {}),
         **settings,
     }
-    builder = SparkSession.builder.master(master).appName(name)
-    for setting, value in chosen.items():
-        builder = builder.config(setting, value)
-    start_java({"spark.master": master, "spark.app.name": name, **chosen})
-    with own_interrupt():
-        spark = builder.getOrCreate()
-    spare_search(spark)
-    return spark
 
 
 def cores(master: str) -> int:
