@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +31,46 @@ def test_nobody_searches_for_data_sources_where_there_are_none(spark):
 def test_the_room_that_a_short_lived_java_has_is_no_more_than_it_was_given():
     asked = [find_java().path, "-Xmx128m", *SHORT_LIVED.split(), "-version"]
     assert subprocess.run(asked, capture_output=True).returncode == 0
+
+
+# What a program tells of Spark's Python processes: of which module each is the main one, as the kernel shows it.
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from runnel.pipeline.session import prepare_session, spark_session
+from runnel.pipeline.training import run
+
+def below(process):
+    found = map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+    return [each for child in found for each in (child, *below(child))]
+
+def named(text):
+    return [each for each in below(os.getpid()) if text in Path(f"/proc/{each}/cmdline").read_text()]
+
+prepare_session("local[2]")
+(java,) = {os.getpgid(each) for each in below(os.getpid())} - {os.getpgid(each) for each in named("forker")}
+spark = spark_session("test", master="local[2]")
+print("the same", spark.sparkContext._gateway.proc.pid == java)
+run(spark)
+print("forks", *sorted({Path(f"/proc/{each}/comm").read_text().strip() for each in named("runnel.pipeline.forker")}))
+for each in named("runnel.pipeline.forker"):
+    os.kill(each, signal.SIGKILL)
+run(spark)
+print("without", len(named("runnel.pipeline.python_daemon")) > 0)
+spark.stop()
+"""
+
+
+@pytest.mark.servers
+def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possible():
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout.splitlines() == ["the same True", "forks daemon python python_daemon", "without True"], (
+        told.stderr
+    )

@@ -1,12 +1,14 @@
 """What Java is told, and what Spark's own Python processes import; a session itself is made in tests/pipeline."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from runnel.pipeline import session
+from runnel.pipeline import forks, session
+from runnel.pipeline.errors import JavaMissing
 from runnel.pipeline.java import Java
 
 QUICK = "-Djdk.lang.Process.launchMechanism=VFORK"
@@ -45,3 +47,67 @@ def test_the_source_is_imported_without_pandas() -> None:
     """Spark imports it in four processes, one after the other, before a first row is read."""
     program = "import sys, runnel.pipeline.source.reader; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+class Started(Exception):
+    pass
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str], dict[str, str]]]:
+    """How Java was asked for: ahead or now, with what settings, in what environment."""
+    found: list[tuple[str, dict[str, str], dict[str, str]]] = []
+
+    def start(settings: dict[str, str]) -> None:
+        found.append(("now", settings, dict(os.environ)))
+        raise Started
+
+    monkeypatch.setattr(session, "find_java", lambda: Java(Path("/java"), "17.0.15"))
+    monkeypatch.setattr(session, "start_ahead", lambda settings: found.append(("ahead", settings, dict(os.environ))))
+    monkeypatch.setattr(session, "start_java", start)
+    monkeypatch.setattr(forks, "_forker", lambda: "its address")
+    monkeypatch.delenv(forks.PYTHON, raising=False)
+    return found
+
+
+def test_java_starts_ahead_as_the_session_of_an_app_asks_for_it(asked: list[tuple[str, dict, dict]]) -> None:
+    before = dict(os.environ)
+    session.prepare_session("local[2]")
+    with pytest.raises(Started):
+        session.spark_session("shop", master="local[2]")
+    assert [each[0] for each in asked] == ["ahead", "now"]
+    assert asked[0][1:] == asked[1][1:]
+    assert dict(os.environ) == before
+
+
+def test_for_a_cluster_nothing_starts_ahead(asked: list[tuple[str, dict, dict]]) -> None:
+    session.prepare_session("spark://host:7077")
+    assert asked == []
+
+
+def test_a_java_that_is_missing_is_not_told_ahead(
+    asked: list[tuple[str, dict, dict]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find() -> Java:
+        raise JavaMissing("java")
+
+    monkeypatch.setattr(session, "find_java", find)
+    session.prepare_session("local[2]")
+    assert asked == []
+    with pytest.raises(JavaMissing):
+        session.spark_session("shop", master="local[2]")
+
+
+def test_a_python_that_the_user_chose_is_the_one_that_spark_runs(
+    asked: list[tuple[str, dict, dict]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(forks.PYTHON, "/their/python")
+    with pytest.raises(Started):
+        session.spark_session("shop", master="local[2]")
+    assert asked[0][2][forks.PYTHON] == "/their/python"
+
+
+def test_on_a_cluster_spark_runs_this_python_unless_another_is_chosen(asked: list[tuple[str, dict, dict]]) -> None:
+    with pytest.raises(Started):
+        session.spark_session("shop", master="spark://host:7077")
+    assert asked[0][2][forks.PYTHON] == sys.executable
