@@ -47,8 +47,8 @@ def process_of(stat: str) -> Process:
 
 
 def roles(broker: int, driver: int, running: Sequence[Process]) -> dict[int, str]:
-    """What each process of the two trees is. Java is the driver's child, and starts the Python workers. What Java or
-    the driver start for a moment, such as a `chmod`, is gone before it is looked at, or counts with the workers.
+    """What each process of the two trees is. Java is the driver's child, and so is whoever forks the Python workers.
+    What Java or the driver start for a moment, such as a `chmod`, is gone before it is looked at, or counts with them.
     """
     java = {each.pid for each in running if each.name == "java"}
     found = {broker: BROKER, driver: DRIVER}
@@ -106,10 +106,10 @@ def by_role(found: Iterable[Size]) -> dict[str, float]:
     return sums
 
 
-def last_argument(pid: int) -> str:
-    """Of its command line, which tells what a Python worker is for; empty if it has ended."""
+def name_of(pid: int) -> str:
+    """As the kernel shows it, which tells what a Python worker is for; empty if it has ended."""
     try:
-        return (PROC / str(pid) / "cmdline").read_text().rstrip("\0").rpartition("\0")[2]
+        return (PROC / str(pid) / "comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return ""
 

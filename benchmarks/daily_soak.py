@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.broker_environment import ROOT
 from benchmarks.broker_servers import wait_until
 from benchmarks.broker_turns import say
-from benchmarks.daily_memory import ROLES, WORKERS, Size, by_role, last_argument, per_minute, sizes
+from benchmarks.daily_memory import ROLES, WORKERS, Size, by_role, name_of, per_minute, sizes
 from benchmarks.harness import Figure, Options, at_most
 from benchmarks.pipeline_events import PARTITIONS
 from benchmarks.pipeline_load import Load
@@ -136,7 +136,7 @@ def _tell_processes(looks: list[Look]) -> None:
     for last in looks[-1][1]:
         seen = [(at, each.megabytes) for at, found in looks for each in found if each.pid == last.pid]
         if len(seen) == len(looks):
-            name = last_argument(last.pid) if last.role == WORKERS else ""
+            name = name_of(last.pid) if last.role == WORKERS else ""
             say(f"{last.role} {name} ({last.pid}): {last.megabytes:.1f} MB, {per_minute(seen):+.2f} MB/min")
 
 

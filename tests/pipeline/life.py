@@ -31,7 +31,7 @@ APP = Path(__file__).with_name("life_app.py")
 FULL_DISK = Path(__file__).with_name("full_disk.c")
 ROOT = Path(__file__).parents[2]
 NAMES = ("clicks_per_minute", "long_stays")
-PLANS, RUNS = "python_streamin", "python_daemon"  # the names of the modules, as far as the kernel shows them
+PLANS, RUNS = "python_streamin", "worker"  # the names of the modules, as far as the kernel shows them
 
 
 class RunningApp:

@@ -137,7 +137,7 @@ def run(module: str, arguments: list[str]) -> None:
     main = types.ModuleType("__main__")
     main.__file__, main.__spec__, main.__package__ = spec.origin, spec, spec.parent
     sys.modules["__main__"] = main
-    Path("/proc/self/comm").write_text(module.rpartition(".")[2][:NAME])  # for those who look at processes
+    Path("/proc/self/comm").write_text([module, *arguments][-1].rpartition(".")[2][:NAME])  # for those who look
     sys.argv[:] = [spec.origin, *arguments]
     exec(spec.loader.get_code(module), vars(main))  # type: ignore[union-attr]
 

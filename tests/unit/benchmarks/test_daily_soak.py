@@ -48,7 +48,7 @@ def test_this_process_is_found_and_has_memory():
 
 def test_one_that_has_ended_has_none():
     assert memory.proportional(2**30) == 0
-    assert memory.last_argument(2**30) == ""
+    assert memory.name_of(2**30) == ""
 
 
 def test_sizes_are_those_of_this_process_and_its_like():
