@@ -21,7 +21,8 @@ from runnel.app.progress import AppProgress, State
 from runnel.app.rebuilds import settle_all
 from runnel.app.trouble import Kept, QueryFailed
 from runnel.app.watching import Watching
-from runnel.client.cluster import PATIENCE
+from runnel.client import positions
+from runnel.client.cluster import PATIENCE, Cluster
 from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient
 from runnel.files import DiskFiles, make_directories
 from runnel.graph.alert import AlertRule
@@ -55,6 +56,7 @@ LOCK = "lock"
 LOOK_EVERY = 0.2  # seconds, whether a query has ended
 REPORT_EVERY = 10.0
 ENDING = 5.0  # seconds that a process that is ending may need for it
+FEW = 2_000_000  # records: to read them takes seconds, for which Java's second compiler would need as long
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Runner:
         self._watching: Watching | None = None
         self._captures: Captures | None = None
         self._known = Known()
+        self._is_brief = False
         self._codes = {output.name: code_of(output) for output in app.graph.outputs}
         self.queries: list[Query] = []
 
@@ -158,7 +161,10 @@ class Runner:
             if self._running.make_topics:
                 for noun in declared:
                     self._make_topic(kafka, noun)
-            cluster.topics(noun.topic for noun in declared)
+            found = cluster.topics(noun.topic for noun in declared)
+            is_all = len(declared) == len([each for each in inputs if isinstance(each, Stream | Table)])
+            if self._running.until_caught_up and is_all and not self._app.captures:
+                self._is_brief = are_few(cluster, [place for topic in found.values() for place in topic.places])
 
     @staticmethod
     def _make_topic(kafka: Kafka, noun: Stream | Table) -> None:
@@ -170,7 +176,11 @@ class Runner:
         given = self._running.spark
         if given is None:
             logger.info("Spark starts, with the master %s", self._running.master)
-        spark = spark_session(self._app.name, master=self._running.master) if given is None else fitted(given)
+        spark = (
+            spark_session(self._app.name, master=self._running.master, brief=self._is_brief)
+            if given is None
+            else fitted(given)
+        )
         try:
             if given is None:
                 warm(spark)
@@ -332,6 +342,15 @@ def place_of(app: App, running: Running) -> Place:
     kafka = Kafka(running.bootstrap, running.settings, running.patience)
     held = str(running.held or "")
     return Place(app.name, kafka, running.data, address, running.parallel_from, running.skip_gone, held)
+
+
+def are_few(cluster: Cluster, places: list[tuple[str, int]]) -> bool:
+    """All the records of these partitions, as far as that can be told."""
+    try:
+        ends = positions.latest(cluster, places)
+        return sum(ends[place] - at for place, at in positions.earliest(cluster, places).items()) <= FEW
+    except RunnelError:  # such as a partition without a leader, which is waited for later
+        return False
 
 
 def _owner(lock: Path) -> int | None:

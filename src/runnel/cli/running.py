@@ -88,7 +88,8 @@ def run_app(
     from runnel.pipeline.session import prepare_session  # noqa: PLC0415
 
     loaded = load_app(app)
-    prepare_session(how.get("master", "local[*]"))  # Java starts while the rest is imported
+    # Java starts while the rest is imported: as for few records, if it is to end, which are not counted yet.
+    prepare_session(how.get("master", "local[*]"), brief=how.get("until_caught_up", False))
 
     from runnel.app.runner import Runner, Running  # noqa: PLC0415
 

@@ -41,6 +41,8 @@ LONG_LIVED = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRa
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
+# Java's second compiler pays after minutes.
+QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1"
 # The compilers need tens of megabytes for moments, which C's allocator would keep. Older versions cannot give it back.
 GIVE_BACK = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TrimNativeHeapInterval=30000")
 # Every task that counts takes such a page at once: by Spark's own choice 16 MB, for a few hundred rows. What is so
@@ -93,25 +95,28 @@ def spark_session(
     partitions: int | None = None,
     settings: dict[str, str] | None = None,
     short_lived: bool = False,
+    brief: bool = False,
 ) -> SparkSession:
     """A new session; `settings` are Spark's own and win over ours. JavaMissing and its kin where there is no Java.
 
-    One that is `short_lived` spares what pays in the long run only: its first minutes take 40 % less time.
+    One that is `short_lived` spares what pays in the long run only: its first minutes take 40 % less time. One that is
+    `brief` has the memory of others, and compiles as the short-lived.
     """
     check_master(master)
     archive = class_archive()
     with _environment_for(master):
-        return _start(name, master, partitions, settings or {}, archive, SHORT_LIVED if short_lived else long_lived())
+        java = SHORT_LIVED if short_lived else _long_or_brief(brief)
+        return _start(name, master, partitions, settings or {}, archive, java)
 
 
-def prepare_session(master: str) -> None:
+def prepare_session(master: str, *, brief: bool = False) -> None:
     """Let what a session of an app needs start now: Java, and the process that imports for Spark's Python processes.
     What is wrong is told when the session is asked for, and what is not taken then ends with this process.
     """
     if not forks.is_on_this_machine(master):
         return
     with suppress(RunnelError), _environment_for(master):
-        options = java_options(class_archive().options(), long_lived())
+        options = java_options(class_archive().options(), _long_or_brief(brief))
         start_ahead(_all_settings(master, None, {}, options))
 
 
@@ -141,6 +146,10 @@ def java_options(*more: str) -> str:
 
 def long_lived() -> str:
     return LONG_LIVED if _has_few_cores() else ""
+
+
+def _long_or_brief(brief: bool) -> str:
+    return f"{QUICKLY_COMPILED} {long_lived()}".strip() if brief else long_lived()
 
 
 def _has_few_cores() -> bool:

@@ -3,9 +3,10 @@
 import pytest
 
 from runnel import App, Broker, Writing
+from runnel.app import runner
 from runnel.app.local_broker import local_broker
 from runnel.app.runner import Runner, Running
-from runnel.client import Admin
+from runnel.client import Admin, Producer
 from runnel.client.errors import UnknownTopic, Unreachable
 from runnel.errors import DirectoryOwned, Permanent
 from runnel.files import DiskFiles
@@ -93,3 +94,24 @@ def test_a_broker_beside_the_app_makes_its_directory_and_ends_with_it(tmp_path):
     assert (tmp_path / "new" / "log").is_dir()
     with pytest.raises(Unreachable):
         Admin(bootstrap)
+
+
+@pytest.mark.parametrize(("few", "until_caught_up", "brief"), [(3, True, True), (2, True, False), (3, False, False)])
+def test_java_prepares_for_a_brief_life_where_a_run_ends_after_few_records(
+    app, tmp_path, monkeypatch, few, until_caught_up, brief
+):
+    asked = []
+
+    def start(_name, *, master, brief):
+        asked.append((master, brief))
+        raise JavaMissing("java")
+
+    monkeypatch.setattr(runner, "spark_session", start)
+    monkeypatch.setattr(runner, "FEW", few)
+    with Broker() as broker, Producer(broker.bootstrap) as producer:
+        for _ in range(3):
+            producer.send("clicks", b'{"page": "tea"}')
+        producer.flush()
+        with pytest.raises(JavaMissing):
+            Runner(app, Running(broker.bootstrap, tmp_path, until_caught_up=until_caught_up)).run()
+    assert asked == [("local[*]", brief)]

@@ -70,11 +70,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str], di
     return found
 
 
-def test_java_starts_ahead_as_the_session_of_an_app_asks_for_it(asked: list[tuple[str, dict, dict]]) -> None:
+@pytest.mark.parametrize("brief", [False, True])
+def test_java_starts_ahead_as_the_session_of_an_app_asks_for_it(
+    asked: list[tuple[str, dict, dict]], brief: bool
+) -> None:
     before = dict(os.environ)
-    session.prepare_session("local[2]")
+    session.prepare_session("local[2]", brief=brief)
     with pytest.raises(Started):
-        session.spark_session("shop", master="local[2]")
+        session.spark_session("shop", master="local[2]", brief=brief)
+    assert (session.QUICKLY_COMPILED in asked[0][1]["spark.driver.extraJavaOptions"]) is brief
     assert [each[0] for each in asked] == ["ahead", "now"]
     assert asked[0][1:] == asked[1][1:]
     assert dict(os.environ) == before
