@@ -15,6 +15,7 @@ import sys
 import types
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,12 +35,14 @@ NAME = 15  # characters that the kernel keeps
 PATIENCE = 10.0  # seconds, with one that does not say what it wants
 
 
+@dataclass(frozen=True)
 class Request:
-    def __init__(self, connection: socket.socket, arguments: list[str], variables: dict[str, str], streams: list[int]):
-        self.connection = connection
-        self.arguments = arguments
-        self.variables = variables
-        self.streams = streams
+    """What `forked_python` hands over."""
+
+    connection: socket.socket
+    arguments: list[str]
+    variables: dict[str, str]
+    streams: list[int]
 
     def close(self) -> None:
         self.connection.close()
