@@ -2,9 +2,9 @@
 
     spark = spark_session("shop", master="local[*]")
 
-What it sets, and why: the session's time is UTC; a micro-batch starts as few processes for its checkpoint files as can
-be; state lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays
-for each; and Java maps an archive of Spark's classes if there is one.
+What it sets, and why: the session's time is UTC; a micro-batch starts no processes for its checkpoint files; state
+lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays for each; and
+Java maps an archive of Spark's classes if there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from runnel.pipeline.class_archive import ClassArchive
 from runnel.pipeline.errors import InvalidMaster, SparkDidNotStart
 from runnel.pipeline.java import find_java, major
 from runnel.pipeline.java_process import own_interrupt, start_ahead, start_java
+from runnel.pipeline.local_files import spare_chmods
 from runnel.pipeline.other_sources import spare_search
+from runnel.pipeline.settings_sources import forget_sources
 from runnel.pipeline.spark_home import REHEARSED, home_for
 
 Session: TypeAlias = SparkSession
@@ -67,7 +69,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "runnel.pipeline.python_daemon",
-    # The default one starts several processes for every file: three times the whole micro-batch. This one, two.
+    # The default one starts several processes for every file: three times the whole micro-batch. This one, two, and
+    # `spare_chmods` spares those.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -157,8 +160,8 @@ def _has_few_cores() -> bool:
 
 
 def _way_to_spawn() -> str:
-    """For every file of a checkpoint a `chmod` is started, whatever the manager of the files. Java starts a helper for
-    each of them first, and then it takes 2.3 ms instead of 1.0; later versions may have no other way.
+    """Java starts a helper for each process first, and then a `chmod` takes 2.3 ms instead of 1.0; later versions may
+    have no other way. On a cluster, and where `spare_chmods` does not work, each file of a checkpoint needs one.
     """
     quick = sys.platform == "linux" and major(find_java().version) in WITH_VFORK
     return "-Djdk.lang.Process.launchMechanism=VFORK" if quick else ""
@@ -213,6 +216,8 @@ def _built(name: str, master: str, partitions: int | None, settings: dict[str, s
     with own_interrupt():
         spark = builder.getOrCreate()
     spare_search(spark)
+    spare_chmods(spark, cache_directory())
+    forget_sources(spark)
     return spark
 
 
