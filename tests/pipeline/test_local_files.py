@@ -76,6 +76,14 @@ def test_permissions_are_what_they_are_told_to_be(hadoop, files, tmp_path, mode)
     assert stat.S_IMODE((tmp_path / "directory").stat().st_mode) == mode
 
 
+def test_it_takes_the_place_of_one_that_was_there_before(spark, hadoop, tmp_path):
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.fs.FileSystem.getLocal(configuration).close()
+    assert hadoop.fs.FileSystem.getLocal(configuration).getClass().getName() != NAME
+    spare_chmods(spark, tmp_path)
+    assert hadoop.fs.FileSystem.getLocal(configuration).getClass().getName() == NAME
+
+
 def test_a_class_that_the_settings_name_stays(spark, hadoop, files, tmp_path):
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     configuration.set("fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem")
@@ -91,6 +99,7 @@ def test_it_is_compiled_once_and_again_if_what_was_kept_is_damaged(spark, hadoop
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
     def made() -> str:
+        hadoop.fs.FileSystem.getLocal(configuration).close()
         spare_chmods(spark, tmp_path)
         return str(hadoop.fs.FileSystem.getLocal(configuration).getClass().getName())
 

@@ -38,11 +38,14 @@ def spare_chmods(spark: SparkSession, cache: Path) -> None:
         return
     try:
         configuration = java.org.apache.hadoop.conf.Configuration(context.hadoopConfiguration())
-        configuration.setClassLoader(_kept(spark, _jar_in(cache)) or _compiled(spark, _jar_in(cache)))
+        jar = _jar_in(cache)
+        configuration.setClassLoader(_kept(spark, jar) if _is_whole(jar) else _compiled(spark, jar))
         configuration.set(SETTING, NAME)
         systems = java.org.apache.hadoop.fs.FileSystem
-        systems.getLocal(configuration).close()  # Hadoop keeps the first one that is asked for, for all that follow
-        systems.getLocal(configuration)
+        found = systems.getLocal(configuration)  # Hadoop keeps the first one that is asked for, for all that follow
+        if found.getClass().getName() != NAME:
+            found.close()
+            systems.getLocal(configuration)
     except (Py4JError, TypeError) as error:
         logger.debug("Hadoop starts a chmod for every file: %s", error)
 
@@ -53,21 +56,23 @@ def _jar_in(cache: Path) -> Path:
     return cache / f"local-files-{known}.jar"
 
 
+def _is_whole(jar: Path) -> bool:
+    """It was not synced: a power cut may have left a part of it."""
+    try:
+        with zipfile.ZipFile(jar) as file:
+            return file.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def _kept(spark: SparkSession, jar: Path) -> Any:
-    """What finds the class in the file; None where it does not."""
-    if not jar.exists():
-        return None
+    """What has the class, from the file."""
     java, gateway = spark._jvm, spark.sparkContext._gateway
     assert java is not None
     assert gateway is not None
     places = gateway.new_array(java.java.net.URL, 1)
     places[0] = java.java.io.File(str(jar)).toURI().toURL()
-    loader = java.java.net.URLClassLoader(places, _parent(spark))
-    try:
-        loader.loadClass(NAME)
-    except Py4JError:  # the machine has lost a part of it: it was not synced
-        return None
-    return loader
+    return java.java.net.URLClassLoader(places, _parent(spark))
 
 
 def _compiled(spark: SparkSession, jar: Path) -> Any:
