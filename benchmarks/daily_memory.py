@@ -1,10 +1,11 @@
 """The memory of a tree of processes over time, from /proc, and how it grows.
 
-A page that several processes share is counted for each of them by its share (PSS), so that a sum counts it once.
+A page that several processes of the tree share is counted once. That of a file, such as a library, is counted whole
+even if other programs have it mapped as well: by its share (PSS), it would seem to grow when such a program ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import linear_regression
 
@@ -19,6 +20,18 @@ class Process:
     pid: int
     parent: int
     name: str
+
+
+Part = tuple[str, str, str]
+"""A mapped part of a file: its device, its inode and where it begins."""
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Bytes of one process. What it shares with those it was forked from or has forked counts by its share."""
+
+    anonymous: int = 0
+    files: dict[Part, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,16 +99,55 @@ def with_own_memory(found: Mapping[int, str], program: Callable[[int], str] = pr
 def proportional(pid: int) -> int:
     """Bytes; 0 if it has ended."""
     try:
-        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+        return _bytes("Pss", (PROC / str(pid) / "smaps_rollup").read_text())
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def mapped(pid: int) -> Mapped:
+    """Nothing if it has ended."""
+    try:
+        rollup = (PROC / str(pid) / "smaps_rollup").read_text()
+        return Mapped(_bytes("Pss_Anon", rollup), resident_files((PROC / str(pid) / "smaps").read_text()))
+    except (FileNotFoundError, ProcessLookupError):
+        return Mapped()
+
+
+def _bytes(name: str, lines: str) -> int:
+    return sum(int(line.split()[1]) * 1024 for line in lines.splitlines() if line.startswith(f"{name}:"))
+
+
+def resident_files(smaps: str) -> dict[Part, int]:
+    """Without pages that the process has changed for itself: they are anonymous."""
+    found: dict[Part, int] = {}
+    part: Part | None = None
+    for line in smaps.splitlines():
+        name, *values = line.split()
+        if not name.endswith(":"):
+            _, offset, device, inode, *_ = values
+            part = (device, inode, offset) if inode != "0" else None
+        elif part is not None and name in ("Rss:", "Anonymous:"):
+            sign = 1 if name == "Rss:" else -1
+            found[part] = found.get(part, 0) + sign * int(values[0]) * 1024
+    return found
 
 
 def sizes(broker: int, driver: int) -> list[Size]:
     """Of all processes of both trees."""
     found = with_own_memory(roles(broker, driver, processes()))
-    return [Size(pid, role, proportional(pid) / MEGABYTE) for pid, role in found.items()]
+    return counted_once({pid: (role, mapped(pid)) for pid, role in found.items()})
+
+
+def counted_once(found: Mapping[int, tuple[str, Mapped]]) -> list[Size]:
+    """A part of a file is as large as in the process that has most of it; the first that has it is charged with it."""
+    counted: dict[Part, int] = {}
+    sizes = []
+    for pid, (role, memory) in sorted(found.items(), key=lambda each: (ROLES.index(each[1][0]), each[0])):
+        new = {part: size for part, size in memory.files.items() if size > counted.get(part, 0)}
+        own = memory.anonymous + sum(size - counted.get(part, 0) for part, size in new.items())
+        counted |= new
+        sizes.append(Size(pid, role, own / MEGABYTE))
+    return sizes
 
 
 def by_role(found: Iterable[Size]) -> dict[str, float]:

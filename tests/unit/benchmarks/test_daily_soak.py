@@ -5,7 +5,7 @@ import os
 import pytest
 
 from benchmarks import daily_memory as memory
-from benchmarks.daily_memory import BROKER, DRIVER, JAVA, ROLES, WORKERS, Process, Size
+from benchmarks.daily_memory import BROKER, DRIVER, JAVA, ROLES, WORKERS, Mapped, Process, Size
 from benchmarks.daily_soak import ALL, figures
 from benchmarks.harness import Verdict
 
@@ -44,10 +44,14 @@ def test_this_process_is_found_and_has_memory():
     found = {each.pid: each for each in memory.processes()}
     assert found[os.getpid()].parent == os.getppid()
     assert memory.proportional(os.getpid()) > 1_000_000
+    mapped = memory.mapped(os.getpid())
+    assert mapped.anonymous > 1_000_000
+    assert sum(mapped.files.values()) > 1_000_000
 
 
 def test_one_that_has_ended_has_none():
     assert memory.proportional(2**30) == 0
+    assert memory.mapped(2**30) == Mapped()
     assert memory.name_of(2**30) == ""
 
 
@@ -56,6 +60,36 @@ def test_sizes_are_those_of_this_process_and_its_like():
     found = {each.pid: each for each in memory.sizes(here, other)}
     assert found[here].role == BROKER
     assert memory.by_role(found.values())[BROKER] >= found[here].megabytes > 1
+
+
+SMAPS = """\
+7f00-7f10 r-xp 00001000 fe:00 42                         /usr/lib/lib jvm.so (deleted)
+Size:               1000 kB
+Rss:                 300 kB
+Pss:                 100 kB
+Anonymous:            20 kB
+VmFlags: rd ex mr mw me
+7f20-7f30 rw-p 00000000 00:00 0                          [heap]
+Rss:                 900 kB
+Anonymous:           900 kB
+7f40-7f50 r--p 00008000 fe:00 42                         /usr/lib/lib jvm.so (deleted)
+Rss:                   8 kB
+Anonymous:             0 kB
+"""
+
+
+def test_files_are_resident_as_far_as_they_are_in_memory_unchanged_whoever_shares_them():
+    assert memory.resident_files(SMAPS) == {("fe:00", "42", "00001000"): 280 * 1024, ("fe:00", "42", "00008000"): 8192}
+
+
+def test_a_part_of_a_file_is_counted_once():
+    code, data = ("fe:00", "42", "00000000"), ("fe:00", "42", "00001000")
+    found = {
+        7: (WORKERS, Mapped(1_000_000, {code: 5_000_000, data: 1_000_000})),
+        8: (BROKER, Mapped(2_000_000, {code: 3_000_000})),
+        6: (WORKERS, Mapped(0, {code: 4_000_000})),
+    }
+    assert memory.counted_once(found) == [Size(8, BROKER, 5.0), Size(6, WORKERS, 1.0), Size(7, WORKERS, 3.0)]
 
 
 def test_a_slope_is_that_of_the_line_that_fits_best():
