@@ -39,6 +39,7 @@ from runnel.pipeline.failure import told
 from runnel.pipeline.given_session import fitted
 from runnel.pipeline.java_process import ended
 from runnel.pipeline.kafka import Kafka
+from runnel.pipeline.old_generation import OldGeneration
 from runnel.pipeline.place import PARALLEL_FROM, Place
 from runnel.pipeline.query import Known, Query
 from runnel.pipeline.repartition import Repartition, sharing_by
@@ -272,6 +273,7 @@ class Runner:
         self._kept |= every
         handovers = {query.name: self._handover(spark, query) for query in queries}
         waited = kept_for = 0.0
+        old = OldGeneration(spark) if self._running.spark is None else None
         while not self._stopping.wait(LOOK_EVERY):
             if (gone := ended(spark)) is not None:
                 raise gone
@@ -285,9 +287,10 @@ class Runner:
             if not any(looks):
                 break
             kept_for += LOOK_EVERY
-            if self._running.spark is None and kept_for >= proxies.EVERY:
+            if old is not None and kept_for >= proxies.EVERY:
                 kept_for = 0.0
-                proxies.let_go()
+                old.look()
+                proxies.let_go()  # Java hears of it within a second, so it is for the next look
             waited += LOOK_EVERY
             if self._running.report_every is not None and waited >= self._running.report_every:
                 waited = 0.0
