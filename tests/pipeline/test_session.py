@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from runnel.pipeline.java import find_java
-from runnel.pipeline.session import SHORT_LIVED
+from runnel.pipeline.session import LONG_LIVED, SHORT_LIVED, java_options
 
 
 @pytest.mark.servers
@@ -80,3 +81,20 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
         "forks create_data_sou plan_data_sourc python worker",
         "forks without it",
     ], told.stderr
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("ArchiveRelocationMode", "0"),
+        ("C1MaxInlineSize", "6"),
+        ("C1MaxInlineLevel", "3"),
+        ("SegmentedCodeCache", "false"),
+    ],
+)
+def test_java_knows_what_it_is_told_about_its_memory(flag, value):
+    """It would pass over what it does not know: older versions need not know all."""
+    asked = [find_java().path, *java_options(LONG_LIVED).split(), "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.run(asked, capture_output=True, check=True, text=True).stdout
+    assert re.search(rf"\b{flag} += {value} ", told)

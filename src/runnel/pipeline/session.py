@@ -36,15 +36,23 @@ from runnel.pipeline.spark_home import REHEARSED, home_for
 Session: TypeAlias = SparkSession
 
 FEW_CORES = 4
+# What the first compiler makes of a method holds a copy of each small one that it calls, with counters for the second
+# compiler: two thirds of all code, and most of it for methods that a batch calls a few times. Now it copies only those
+# that are no longer than a call; the second compiler does as it did, and its code takes the place of the first one's.
+# And a start does not stop to collect classes, of which it needs all.
+LONG_LIVED = "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
 # Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
 # a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
 # taken for long-lived.
-LONG_LIVED = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
+HEAP = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
 # Java's second compiler pays after minutes.
 QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1"
+# Java would map the archive of classes to an address by chance and then write all of it anew: 80 MB that other programs
+# cannot share, and a tenth of a second.
+IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 # The compilers need tens of megabytes for moments, which C's allocator would keep. Older versions cannot give it back.
 GIVE_BACK = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TrimNativeHeapInterval=30000")
 # Every task that counts takes such a page at once: by Spark's own choice 16 MB, for a few hundred rows. What is so
@@ -62,6 +70,8 @@ SETTINGS = {
     "spark.ui.retainedTasks": "100",
     "spark.ui.dagGraph.retainedRootRDDs": "20",
     "spark.sql.ui.retainedExecutions": "20",
+    # Spark writes and compiles a class for each watermark, which it needs for one batch. A query has about ten others.
+    "spark.sql.codegen.cache.maxEntries": "200",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -143,12 +153,12 @@ def make_class_archive() -> bool:
 def java_options(*more: str) -> str:
     collector = "-XX:+UseSerialGC" if _has_few_cores() else ""
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    options = (collector, *GIVE_BACK, _way_to_spawn(), "-Xss4m", logging, *more)
+    options = (collector, *GIVE_BACK, *IN_PLACE, _way_to_spawn(), "-Xss4m", logging, *more)
     return " ".join(option for option in options if option)
 
 
 def long_lived() -> str:
-    return LONG_LIVED if _has_few_cores() else ""
+    return f"{LONG_LIVED} {HEAP}" if _has_few_cores() else LONG_LIVED
 
 
 def _long_or_brief(brief: bool) -> str:
