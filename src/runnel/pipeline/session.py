@@ -48,8 +48,8 @@ HEAP = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
-# Java's second compiler pays after minutes.
-QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1"
+# Java's second compiler pays after minutes. Without it, what the first one makes is the best there will be.
+QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=64m"
 # Java would map the archive of classes to an address by chance and then write all of it anew: 80 MB that other programs
 # cannot share, and a tenth of a second.
 IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
@@ -118,7 +118,7 @@ def spark_session(
     check_master(master)
     archive = class_archive()
     with _environment_for(master):
-        java = SHORT_LIVED if short_lived else _long_or_brief(brief)
+        java = SHORT_LIVED if short_lived else life_of(brief)
         return _start(name, master, partitions, settings or {}, archive, java)
 
 
@@ -129,7 +129,7 @@ def prepare_session(master: str, *, brief: bool = False) -> None:
     if not forks.is_on_this_machine(master):
         return
     with suppress(RunnelError), _environment_for(master):
-        options = java_options(class_archive().options(), _long_or_brief(brief))
+        options = java_options(class_archive().options(), life_of(brief))
         start_ahead(_all_settings(master, None, {}, options))
 
 
@@ -157,12 +157,9 @@ def java_options(*more: str) -> str:
     return " ".join(option for option in options if option)
 
 
-def long_lived() -> str:
-    return f"{LONG_LIVED} {HEAP}" if _has_few_cores() else LONG_LIVED
-
-
-def _long_or_brief(brief: bool) -> str:
-    return f"{QUICKLY_COMPILED} {long_lived()}".strip() if brief else long_lived()
+def life_of(brief: bool) -> str:
+    compiled = QUICKLY_COMPILED if brief else LONG_LIVED
+    return f"{compiled} {HEAP}" if _has_few_cores() else compiled
 
 
 def _has_few_cores() -> bool:

@@ -40,8 +40,14 @@ def test_java_is_told_how_its_heap_begins_where_cores_are_few(
     monkeypatch: pytest.MonkeyPatch, cores: int, is_there: bool
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    assert (session.HEAP in session.long_lived()) is is_there
-    assert session.LONG_LIVED in session.long_lived()
+    for brief, compiled in ((False, session.LONG_LIVED), (True, session.QUICKLY_COMPILED)):
+        assert (session.HEAP in session.life_of(brief)) is is_there
+        assert compiled in session.life_of(brief)
+
+
+def test_the_code_of_a_brief_run_is_not_kept_small() -> None:
+    """No second compiler comes after the first one."""
+    assert session.LONG_LIVED not in session.life_of(brief=True)
 
 
 def test_the_source_is_imported_without_pandas() -> None:
