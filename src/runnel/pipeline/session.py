@@ -43,8 +43,9 @@ FEW_CORES = 4
 LONG_LIVED = "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
 # Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
 # a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
-# taken for long-lived.
-HEAP = "-Xms240m -XX:NewSize=128m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
+# taken for long-lived. So is what has survived fifteen collections of the new: of small batches, in this room, five
+# seconds. All that is kept of a batch for people to look at must be shorter there.
+HEAP = "-Xms304m -XX:NewSize=192m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
@@ -65,11 +66,11 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Of what is done, Spark keeps a thousand jobs and plans for people who look: minutes' worth, in Java's heap.
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "100",
-    "spark.ui.dagGraph.retainedRootRDDs": "20",
-    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "5",
+    "spark.ui.retainedStages": "5",
+    "spark.ui.retainedTasks": "20",
+    "spark.ui.dagGraph.retainedRootRDDs": "5",
+    "spark.sql.ui.retainedExecutions": "5",
     # Spark writes and compiles a class for each watermark, which it needs for one batch. A query has about ten others.
     "spark.sql.codegen.cache.maxEntries": "200",
     "spark.sql.session.timeZone": "UTC",
