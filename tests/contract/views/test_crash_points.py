@@ -77,7 +77,7 @@ def check_whole(store) -> int:
     if "clicks" not in store.names():
         return 0
     with store.reader("clicks") as reader:
-        rows, position, mark, _ = reader.snapshot()
+        rows, position, mark, *_ = reader.snapshot()
         batches = 0 if mark is None else mark.batch + 1
         assert {row["page"]: (row["seen"], row.get("city")) for row in rows.to_pylist()} == STATES[batches]
         assert mark is None or mark == marker(batches - 1, at=batches - 1)

@@ -40,7 +40,7 @@ def test_a_reader_sees_whole_batches_while_a_writer_writes(store):
         alive = True
         while alive:
             alive = writing.is_alive()
-            rows, position, mark, _ = reader.snapshot()
+            rows, position, mark, *_ = reader.snapshot()
             assert set(rows["seen"].to_pylist()) == {mark.batch}
             assert rows.num_rows == PAGES + mark.batch % 2
             assert list(reader.changes(position - 1, about=1)) != []

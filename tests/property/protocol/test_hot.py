@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.errors import MalformedRequest
-from runnel.protocol.decode import _read, _request_reader
+from runnel.protocol.decode import MOST_ITEMS, _read, _request_reader
 from runnel.protocol.encode import Encoder, request_encoder
 from runnel.protocol.hot import (
     FLEXIBLE_SINCE,
@@ -69,7 +69,7 @@ answers = st.fixed_dictionaries(
 
 def general(data: bytes, start: int, end: int, version: int, api: Api = Api.PRODUCE) -> dict[str, Any] | None:
     try:
-        return _read(_request_reader(api, version), data, start, end)
+        return _read(_request_reader(api, version), data, start, end, MOST_ITEMS)
     except MalformedRequest:
         return None
 
