@@ -21,10 +21,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
+from runnel.pipeline import start_script
 from runnel.pipeline.errors import SparkEnded
+from runnel.pipeline.start_script import Start
 
 LOOK_EVERY = 0.02  # seconds
-SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 # Where Java writes how to reach it, and how PySpark is told to reach one that is there.
 WHERE, PORT, SECRET = "_PYSPARK_DRIVER_CONN_INFO_PATH", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
@@ -38,7 +39,8 @@ class StartingJava:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._asked = _asked(settings)
-        command, environment = self._asked
+        self._kept = start_script.kept_for(self._asked)
+        command, environment = self._kept or self._asked
         self._directory = tempfile.TemporaryDirectory(prefix="runnel-java-")
         self._info = Path(self._directory.name, "reached-by")
         self.process = subprocess.Popen(
@@ -60,6 +62,7 @@ class StartingJava:
             while self.process.poll() is None and not self._info.exists():
                 time.sleep(LOOK_EVERY)
             if not self._info.exists():
+                start_script.forget(self._asked)
                 raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
             with self._info.open("rb") as info:
                 port: int = read_int(info)  # type: ignore[no-untyped-call]
@@ -68,6 +71,8 @@ class StartingJava:
             self.end()
             raise
         self._clean_up()
+        if self._kept is None:
+            start_script.keep(self._asked, self.process.pid)
         os.environ |= {PORT: str(port), SECRET: secret}
         try:
             gateway = launch_gateway()  # type: ignore[no-untyped-call]
@@ -112,11 +117,11 @@ def start_java(settings: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=(starting or StartingJava(settings)).gateway())
 
 
-def _asked(settings: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The command and its environment."""
+def _asked(settings: Mapping[str, str]) -> Start:
+    """The script of Spark's."""
     chosen = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    arguments = shlex.split(os.environ.get(SUBMIT_ARGUMENTS, "pyspark-shell"))
-    return [f"{os.environ['SPARK_HOME']}/bin/spark-submit", *chosen, *arguments], dict(os.environ)
+    arguments = shlex.split(os.environ.get(start_script.ARGUMENTS, "pyspark-shell"))
+    return Start([f"{os.environ['SPARK_HOME']}/bin/spark-submit", *chosen, *arguments], dict(os.environ))
 
 
 def ended(spark: SparkSession, *, patience: float = 0.0) -> SparkEnded | None:
