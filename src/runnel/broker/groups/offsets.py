@@ -163,10 +163,13 @@ def expire(
     """Delete what has expired; an idle group goes with its last offset."""
 
     def decide(state: GroupsState) -> Decision[None]:
-        known = offsets_of(state, group)
-        expired = [key for key, committed in known if retention.has_expired(key.topic, committed, now)]
+        known, pending = offsets_of(state, group), state.pending.of_group(group)
+        # To delete an offset would overtake the one that an open transaction has for the same place.
+        expired = [
+            key for key, committed in known if key not in pending and retention.has_expired(key.topic, committed, now)
+        ]
         outcome.expired = len(expired)
-        outcome.group_gone = is_idle and len(expired) == len(known) and not state.pending.of_group(group)
+        outcome.group_gone = is_idle and len(expired) == len(known) and not pending
         return Decision(None, group_gone(now, state, group) if outcome.group_gone else offsets_gone(now, expired))
 
     return decide

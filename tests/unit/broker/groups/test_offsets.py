@@ -14,6 +14,7 @@ from runnel.protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.stage import DAY, SESSION, Consumer, Stage, consumer_of
 
 WEEK = 7 * DAY
+PRODUCER_ID = 1
 
 
 def test_what_was_committed_is_fetched_as_it_was() -> None:
@@ -351,6 +352,25 @@ def test_the_check_runs_by_itself() -> None:
     assert stage.offset() == 1
     stage.advance(60_000)
     assert stage.groups.names() == []
+
+
+def test_an_offset_does_not_expire_while_a_transaction_has_a_newer_one_for_its_place() -> None:
+    """Its tombstone would overtake the newer one, which would be lost with the commit of the transaction."""
+    stage = Stage()
+    stage.commit(1, "orders", 0)
+    stage.commit(1, "orders", 1)
+    stage.clock.advance(WEEK)
+    newer = {TopicPartition("orders", 0): CommittedOffset(2, -1, "", stage.clock.now())}
+    stage.groups.commit_in_transaction("g", (PRODUCER_ID, 0), newer)
+    stage.groups.expire_offsets()
+    stage.settle()
+    assert {place.partition: each.offset for place, each in stage.committed().items()} == {0: 1}
+    assert stage.groups.expired == 1
+    stage.groups.end_transaction(PRODUCER_ID, 0, committed=True)
+    stage.settle()
+    assert stage.offset() == 2
+    stage.kill()
+    assert stage.offset() == 2
 
 
 def test_an_expiry_that_is_lost_leaves_the_offsets() -> None:
