@@ -143,7 +143,7 @@ class Groups:
 
         def look(known: GroupsState) -> Decision[None]:
             consumer = known.consumer.get(name)
-            found.append((consumer and consumer.copy(), known.groups.get(name), name in known.names()))
+            found.append((consumer and consumer.copy(), known.groups.get(name), known.knows(name)))
             return Decision(None)
 
         found: list[tuple[ConsumerGroup | None, StoredGroup | None, bool]] = []

@@ -49,6 +49,10 @@ class PendingOffsets:
                 if not pending:
                     del self._by_producer[producer_id]
 
+    def groups(self) -> set[str]:
+        """Those for which something is pending."""
+        return {key.group for pending in self._by_producer.values() for key in pending}
+
     def has(self, group: str, producer_ids: Set[int]) -> bool:
         """Whether one of these producers has something pending for the group."""
         return any(key.group == group for each in producer_ids for key in self._by_producer.get(each, ()))

@@ -39,7 +39,11 @@ class GroupsState:
     pending: PendingOffsets = field(default_factory=PendingOffsets)  # of transactions that are open
 
     def names(self) -> set[str]:
-        return self.groups.keys() | self.consumer.keys() | self.offsets.keys()
+        """Also those for which there is nothing but an offset in an open transaction: it brings a group into being."""
+        return self.groups.keys() | self.consumer.keys() | self.offsets.keys() | self.pending.groups()
+
+    def knows(self, name: str) -> bool:
+        return name in self.groups or name in self.consumer or name in self.offsets or name in self.pending.groups()
 
 
 DurableGroups = JournaledState[GroupsState]

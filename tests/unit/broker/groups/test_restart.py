@@ -19,6 +19,7 @@ from runnel.replay import Entry, SnapshotFile
 from runnel.testing import Crashed
 from tests.unit.broker.groups.stage import DAY, REBALANCE, SESSION, Consumer, Stage, consumer_of
 
+PRODUCER_ID = 1
 ENDS = [Stage.stop_and_start, Stage.kill, Stage.lose_power]
 
 
@@ -50,6 +51,24 @@ def test_sessions_begin_anew(end) -> None:
     stage.advance(1)
     assert bob.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert ann.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_group_whose_only_offset_is_in_an_open_transaction_is_there(end) -> None:
+    """It could be read by nobody but who knew its name, not be deleted, and never expired."""
+    stage = Stage()
+    committed = {TopicPartition("orders", 0): CommittedOffset(7, -1, "", stage.clock.now())}
+    stage.groups.commit_in_transaction("g", (PRODUCER_ID, 0), committed)
+    stage.settle()
+    end(stage)
+    assert stage.groups.names() == ["g"]
+    stage.groups.end_transaction(PRODUCER_ID, 0, committed=True)
+    stage.settle()
+    assert stage.offset() == 7
+    stage.groups.forget_topic("orders")
+    stage.settle()
+    assert stage.committed() == {}
+    assert stage.groups.check_deletion("g") is ErrorCode.NONE
 
 
 def test_the_leader_stays_the_leader() -> None:
