@@ -366,7 +366,7 @@ class Groups:
         for name in self.consumer.names():
             subscribed = self.consumer.subscribed_topics(name)
             if subscribed is not None:
-                self._expire_consumer(name, Retention(kept_for, None, subscribed))
+                self._expire_consumer(name, Retention(kept_for, self.consumer.empty_since(name), subscribed))
 
     def _expire(self, group: Group, retention: Retention) -> None:
         is_idle = group.state is GroupState.EMPTY and not group.invited

@@ -54,7 +54,7 @@ def replay(state: GroupsState, entry: Entry) -> None:
         _replay_transacted(state, entry, entry.transaction)
         return
     if consumer_records.is_key(entry.key or b""):
-        _replay_consumer(state, consumer_records.read_key(entry.key or b""), entry.value)
+        _replay_consumer(state, consumer_records.read_key(entry.key or b""), entry.value, entry.timestamp)
         return
     match read_key(entry.key or b""):
         case GroupKey(group):
@@ -86,7 +86,7 @@ def _put(state: GroupsState, key: OffsetKey, committed: CommittedOffset) -> None
     topics.setdefault(key.topic, {})[key.partition] = committed
 
 
-def _replay_consumer(state: GroupsState, key: consumer_records.Key, value: bytes | None) -> None:
+def _replay_consumer(state: GroupsState, key: consumer_records.Key, value: bytes | None, timestamp: int) -> None:
     if value is None and isinstance(key, consumer_records.EpochKey):
         state.consumer.pop(key.group, None)
     elif value is None:
@@ -96,6 +96,8 @@ def _replay_consumer(state: GroupsState, key: consumer_records.Key, value: bytes
         state.groups.pop(key.group, None)  # a group is of one kind
         group = state.consumer.setdefault(key.group, ConsumerGroup())
         apply(group, key, consumer_records.read_value(key, value))
+        if isinstance(key, consumer_records.EpochKey):
+            group.epoch_since = timestamp
 
 
 def _remove(state: GroupsState, key: OffsetKey) -> None:

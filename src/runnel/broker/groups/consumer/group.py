@@ -53,6 +53,7 @@ class ConsumerGroup:
     expressions: dict[str, TopicsOfExpression] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)  # member ids by instance id
     owners: dict[Place, str] = field(default_factory=dict)  # who has a partition, or has yet to let it go
+    epoch_since: int = field(default=0, compare=False)  # when the group epoch was written, as its record says
 
     def copy(self) -> ConsumerGroup:
         return replace(
@@ -75,6 +76,11 @@ class ConsumerGroup:
         if all(member.has_reached(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def empty_since(self) -> int | None:
+        """When its last member left, which raised the epoch; nothing raises that of an empty group."""
+        return None if self.members else self.epoch_since
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.instances.get(instance_id)

@@ -341,6 +341,10 @@ class ConsumerGroups:
         """None while it cannot be known."""
         return self._seen(lambda state: state.consumer[name].all_subscribed_topics(), None)
 
+    def empty_since(self, name: str) -> int | None:
+        """When its last member left; None while it has members, or it cannot be known."""
+        return self._seen(lambda state: state.consumer[name].empty_since, None)
+
     def count_by_state(self) -> dict[ConsumerGroupState, int]:
         """Each state that a group can be in; none while it cannot be known."""
         found = self._seen(lambda state: Counter(group.state for group in state.consumer.values()), None)

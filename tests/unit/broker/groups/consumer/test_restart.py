@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.groups.offsets import Committer, TopicPartition
+from runnel.broker.groups.records import CommittedOffset
 from runnel.protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.consumer.stage import SESSION, ConsumerStage, Reader, at_once
+from tests.unit.broker.groups.stage import DAY
+
+WEEK = 7 * DAY
+NEWEST_COMMIT = 10  # version of OffsetCommit
 
 
 @pytest.fixture
@@ -156,6 +162,32 @@ def test_topics_of_an_expression_that_are_found_and_lost_are_found_again(stage: 
     for _ in range(3):
         ann.heartbeat()
     assert ("ores", 0) in ann.has
+
+
+@pytest.mark.parametrize("end", [None, ConsumerStage.kill])
+def test_offsets_are_kept_for_the_whole_retention_after_the_last_member_left(stage: ConsumerStage, end: Any) -> None:
+    """A group may have had nothing to commit for longer than that: it must not lose its place when it is restarted."""
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    by_ann = Committer("ann", None, ann.epoch)
+    committed = {TopicPartition("orders", 0): CommittedOffset(7, -1, "", stage.clock.now())}
+    assert stage.groups.check_commit("g", by_ann, NEWEST_COMMIT) is ErrorCode.NONE
+    stage.groups.commit("g", by_ann, committed)
+    stage.settle()
+    stage.clock.advance(2 * WEEK)
+    stage.groups.expire_offsets()
+    assert stage.offset() == 7  # she is subscribed
+    ann.leave()
+    if end is not None:
+        end(stage)
+    stage.clock.advance(WEEK - 1)
+    stage.groups.expire_offsets()
+    assert stage.offset() == 7
+    stage.clock.advance(1)
+    stage.groups.expire_offsets()
+    stage.settle()
+    assert stage.committed() == {}
+    assert "g" not in stage.groups.consumer
 
 
 def test_an_empty_group_goes_with_its_last_offset(stage: ConsumerStage) -> None:
