@@ -3,7 +3,8 @@
     value, key   binary, null where the record has none
     offset       int64
     timestamp    int64, milliseconds since 1970: the record's own, or the log's where the topic says so
-    headers      list<struct<key: string, value: binary>>, empty where the record has none
+    headers      list<struct<key: string, value: binary>>, empty where the record has none; a key that is not UTF-8 has
+                 U+FFFD where it is not
 
 Everything is done for the records of many batches at once, by operations on whole arrays. Only where records cannot be
 found that way does a loop go from one to the next.

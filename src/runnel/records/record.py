@@ -194,8 +194,6 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         value, position = _read_bytes(data, position, end)
         if name is None:
             raise CorruptBatch("a header without a name")
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError as error:
-            raise CorruptBatch(f"a header's name is not UTF-8: {name!r}") from error
+        # No broker looks at it, and the record is a good one. Kafka's own clients read U+FFFD there, too.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), position
