@@ -18,7 +18,7 @@ from uuid import UUID
 
 from runnel.broker.cluster import METADATA_TOPIC, Cluster, ClusterState, TopicFacts, topic_entry, topic_gone_entry
 from runnel.clock import Clock
-from runnel.errors import TopicExists, UnknownTopic
+from runnel.errors import RunnelError, TopicExists, Transient, UnknownTopic
 from runnel.log import Log, Partition
 from runnel.replay import Decision
 from runnel.settings import TopicSettings
@@ -128,6 +128,7 @@ class Topics:
         self._in_thread = in_thread
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._unfinished: dict[str, TopicFacts] = {}  # deleted, but for files that could not be removed
         self.when_deleted: list[Callable[[str], object]] = []
         self.changes = 0  # rises whenever a topic comes, goes or grows
 
@@ -141,6 +142,10 @@ class Topics:
 
     def all(self) -> Iterable[Topic]:
         return self._by_name.values()
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a topic of this name was deleted, and its files are still there: whoever asks again ends it."""
+        return name in self._unfinished
 
     def collides_with(self, name: str) -> str | None:
         """Another topic whose name differs in dots and underscores only: in metrics they would be the same."""
@@ -182,15 +187,21 @@ class Topics:
     # --- changing; each is durable when it returns
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """TopicExists if it does."""
+        """TopicExists if it does; Transient if its files cannot be made now: then they are when they are asked for."""
+        await self._end_unfinished(name)
         facts = self._facts(name, partitions, configs)
         topic = self._install(await self._decided(self._made(facts)))
-        # In a thread: a folder has to be synced for each partition.
-        await self._in_thread(topic.open_all)
+        await self._make_files(topic)
         return topic
 
     async def delete(self, name: str) -> None:
-        """UnknownTopic if there is none. Its name is free when this returns."""
+        """UnknownTopic if there is none. Its name is free when this returns.
+
+        Transient if its files cannot be removed now. It is gone all the same, and its name is free after another try,
+        which may be that of somebody who makes a topic of the same name.
+        """
+        if await self._end_unfinished(name):
+            return
         facts = await self._decided(self._leaving_marked(name))
         topic = self._by_name.pop(name, None)
         self.changes += 1
@@ -200,8 +211,7 @@ class Topics:
             tell(name)
         if topic is not None:
             await self._in_thread(topic.leave)
-        await self._in_thread(self._remove_files, facts)
-        await self._decided(self._gone(name))
+        await self._end_deletion(facts, self._remove_files)
 
     async def grow(self, name: str, partitions: int) -> Topic:
         """To so many partitions; UnknownTopic if there is none."""
@@ -209,7 +219,7 @@ class Topics:
         topic = self.configure(facts)
         if topic is None:
             raise UnknownTopic(name)
-        await self._in_thread(topic.open_all)
+        await self._make_files(topic)
         return topic
 
     def configure(self, facts: TopicFacts) -> Topic | None:
@@ -237,10 +247,45 @@ class Topics:
     def _facts(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicFacts:
         return TopicFacts(name, UUID(bytes=self._chance.randbytes(16), version=4), partitions, dict(configs))
 
+    async def _make_files(self, topic: Topic) -> None:
+        try:
+            # In a thread: a folder has to be synced for each partition.
+            await self._in_thread(topic.open_all)
+        except OSError as error:
+            raise Transient(
+                f"the files of topic {topic.name!r} could not be made: {error}",
+                hint="the topic is there, and its files are made when they are needed and the disk is well",
+            ) from error
+
+    async def _end_unfinished(self, name: str) -> bool:
+        """Try again to remove the files of a deleted topic; False if there are none."""
+        facts = self._unfinished.pop(name, None)  # whoever else asks meanwhile does not try, too
+        if facts is None:
+            return False
+        await self._end_deletion(facts, self._remove_files_again)
+        return True
+
+    async def _end_deletion(self, facts: TopicFacts, remove: Callable[[TopicFacts], None]) -> None:
+        try:
+            await self._in_thread(remove, facts)
+            await self._decided(self._gone(facts.name))
+        except (OSError, RunnelError) as error:
+            self._unfinished[facts.name] = facts
+            raise Transient(
+                f"topic {facts.name!r} is deleted, but its files could not be removed: {error}",
+                hint="its name is free when it is deleted again, or the broker is started again, and the disk is well",
+            ) from error
+
     def _remove_files(self, topic: TopicFacts) -> None:
         for name, number in self._log.partitions():
             if name == topic.name:
                 self._log.delete(name, number)
+
+    def _remove_files_again(self, topic: TopicFacts) -> None:
+        """Of every partition: of one without a folder the checkpoints may still tell something."""
+        found = {number for name, number in self._log.partitions() if name == topic.name}
+        for number in sorted(found.union(range(topic.partitions))):
+            self._log.delete(topic.name, number)
 
     def _decided(self, decide: Callable[[ClusterState], Decision[TopicFacts]]) -> Awaitable[TopicFacts]:
         return asyncio.wrap_future(self._cluster.submit(decide))

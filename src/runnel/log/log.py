@@ -96,7 +96,10 @@ class Log:
             return known
 
     def delete(self, topic: str, number: int = 0) -> None:
-        """Delete a partition with all its records."""
+        """Delete a partition with all its records. After an OSError it can be asked for again.
+
+        If its files cannot be removed in the end, they are at the next start: nobody meets them any more.
+        """
         name = _partition_name(topic, number)
         files, path = self._home.files, self.path
         self.partition(topic, number)
@@ -106,14 +109,18 @@ class Log:
             mark = f".{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
             gone = f"{path}/{str(name)[: LONGEST_FILE_NAME - len(mark)]}{mark}"
             files.rename(f"{path}/{name}", gone)
-            files.sync_directory(path)
+            # Before anything else can fail: the next one of this name is another one.
             self._home.open_files.forget_folder(f"{path}/{name}")
             del self._partitions[name]
             self._asked_for.discard(name)
             self._known_synced.pop(str(name), None)
+            files.sync_directory(path)
             self._home.forget_partition(name)
             self._home.synced.start(self._synced_offsets())
-        remove_folder(files, gone)
+        try:
+            remove_folder(files, gone)
+        except OSError as error:
+            logger.warning("%s could not be removed, it is at the next start: %s", gone, error)
 
     def commit_on(self, loop: Loop, together: Callable[[], AbstractContextManager[object]]) -> None:
         """Let the event loop of this thread commit what its callbacks submit, where files can be synced so.

@@ -7,11 +7,11 @@ import pytest
 
 from runnel.broker.cluster import METADATA_TOPIC, TopicFacts, topic_entry
 from runnel.broker.node import Node, open_node
-from runnel.errors import TopicExists, UnknownTopic
+from runnel.errors import TopicExists, Transient, UnknownTopic
 from runnel.log import open_log
 from runnel.records import Record
 from runnel.replay import Decision
-from runnel.testing import StoppedClock
+from runnel.testing import FaultyFiles, StoppedClock
 
 SETTINGS = {"runnel.low.disk.bytes": "0"}
 
@@ -45,6 +45,21 @@ class Place:
 
     def names(self) -> set[str]:
         return {topic.name for topic in self.node.topics.all() if not topic.is_internal}
+
+
+class FaultyPlace(Place):
+    """The same on a disk in memory that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.files = FaultyFiles()
+        super().__init__("/data")
+
+    def open(self) -> Node:
+        return open_node(self.data, SETTINGS, files=self.files, loop=self.loop, clock=StoppedClock())
+
+    def close(self) -> None:
+        self.close_node()
+        self.loop.close()
 
 
 @pytest.fixture
@@ -177,6 +192,63 @@ def test_a_deletion_that_was_interrupted_is_ended_at_the_next_start(place, caplo
     assert "topic orders is being deleted: the last stop came in between" in caplog.messages
     again = place.run(place.node.topics.create("orders", 1, {}))
     assert again.id != topic.id
+
+
+@pytest.mark.parametrize("ill", ["rename", "sync_directory"])
+@pytest.mark.parametrize("how", ["delete", "create"])
+def test_a_deletion_that_the_disk_did_not_let_end_is_ended_by_who_asks_again(ill, how):
+    place = FaultyPlace()
+    topics = place.node.topics
+    topic = place.run(topics.create("orders", 2, {}))
+    topic.partition(0).append([Record(b"gone")] * 3)
+    topic.partition(0).delete_before(3)
+    place.files.fail(ill, "orders-0" if ill == "rename" else "/data", times=2)
+    with pytest.raises(Transient, match="topic 'orders' is deleted, but its files could not be removed"):
+        place.run(topics.delete("orders"))
+    assert topics.find("orders") is None
+    assert topics.is_unfinished("orders")
+    with pytest.raises(Transient):
+        place.run(getattr(topics, how)(*(("orders",) if how == "delete" else ("orders", 1, {}))))
+    place.files.heal()
+    if how == "delete":
+        place.run(topics.delete("orders"))
+    again = place.run(topics.create("orders", 1, {}))
+    assert again.id != topic.id
+    assert again.partition(0).start_offset == 0
+    assert again.partition(0).append([Record(b"new")]).base_offset == 0
+    assert not topics.is_unfinished("orders")
+    place.restart()
+    assert place.node.topics.find("orders").partition(0).start_offset == 0
+    place.close()
+
+
+def test_files_of_a_deleted_topic_that_cannot_be_removed_are_at_the_next_start(caplog):
+    place = FaultyPlace()
+    place.run(place.node.topics.create("orders", 1, {}))
+    place.files.fail("remove", "-delete/")
+    place.run(place.node.topics.delete("orders"))
+    assert "could not be removed, it is at the next start" in caplog.text
+    again = place.run(place.node.topics.create("orders", 1, {}))
+    assert again.partition(0).append([Record(b"new")]).base_offset == 0
+    place.files.heal()
+    place.restart()
+    assert not [name for name in place.files.list("/data") if name.endswith("-delete")]
+    assert place.node.topics.find("orders").partition(0).end_offset == 1
+    place.close()
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_topic_whose_files_the_disk_did_not_let_be_made_has_them_when_they_are_asked_for(grows):
+    place = FaultyPlace()
+    topics = place.node.topics
+    if grows:
+        place.run(topics.create("orders", 1, {}))
+    place.files.fail("make_directory")
+    with pytest.raises(Transient, match="the files of topic 'orders' could not be made"):
+        place.run(topics.grow("orders", 2) if grows else topics.create("orders", 2, {}))
+    place.files.heal()
+    assert topics.find("orders").partition(1).append([Record(b"new")]).base_offset == 0
+    place.close()
 
 
 def test_a_topic_whose_files_were_not_made_before_a_stop_has_them_when_they_are_asked_for(place):

@@ -7,7 +7,7 @@
 - A configuration with an unknown name or a bad value is INVALID_CONFIG, and the message says what is expected.
 - At most 10,000 partitions can be made by one request, as in Kafka.
 - It is answered when the topics are durable; the time-out of the request is not looked at. With `validate_only` nothing
-  is made.
+  is made. KAFKA_STORAGE_ERROR: the disk is ill; the topic may be there, and has its files when the disk is well.
 """
 
 from __future__ import annotations

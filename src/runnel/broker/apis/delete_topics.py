@@ -3,6 +3,9 @@
 A topic's name is free when the answer comes. One that is named twice, or by neither or both, is INVALID_REQUEST and
 stays. With `delete.topic.enable` off it is TOPIC_DELETION_DISABLED, before
 version 3 INVALID_REQUEST. The broker's own topics cannot be deleted.
+
+KAFKA_STORAGE_ERROR says that the topic is gone, but the disk is ill and its name is not free. Whoever deletes it by
+name once more, or makes a topic of this name, tries again.
 """
 
 from __future__ import annotations
@@ -46,14 +49,14 @@ async def _delete(node: Node, request: Request, asked: dict[str, Any], *, repeat
     elif not node.settings.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if request.version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         message = "delete.topic.enable is false"
-    elif topic is None:
+    elif topic is None and (by_id or not node.topics.is_unfinished(name)):
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         message = f"there is no topic {asked['topic_id'] if by_id else asked['name']}"
-    elif topic.is_internal:
+    elif topic is not None and topic.is_internal:
         code, message = ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is the broker's own"
     else:
         try:
-            await node.topics.delete(topic.name)
+            await node.topics.delete(name)
         except RunnelError as error:
             code, message = code_of(error), text_of(error)
     topic_id = topic.id if topic is not None else asked["topic_id"]

@@ -9,6 +9,7 @@ from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from tests.broker_wire import Wire, batch_of, create_topic, fetch, metadata, produce, values_in
+from tests.unit.broker.transactions.stage import Stage
 
 
 def code(result: Message) -> ErrorCode:
@@ -134,3 +135,22 @@ def test_a_broker_can_forbid_it(version: int) -> None:
         (result,) = delete(wire, "orders", version=version)
         assert code(result) == (ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED)
         assert exists(wire, "orders")
+
+
+def test_a_disk_that_fails_is_told_and_the_deletion_is_ended_by_who_asks_again() -> None:
+    stage = Stage()
+    stage.create("orders", 2)
+
+    def deleted() -> ErrorCode:
+        answer = stage.ask(Api.DELETE_TOPICS, {"topics": [{"name": "orders", "topic_id": None}], "timeout": 1})
+        return code(answer["responses"][0])
+
+    def created() -> ErrorCode:
+        asked = {"name": "orders", "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+        answer = stage.ask(Api.CREATE_TOPICS, {"topics": [asked], "timeout": 1, "validate_only": False})
+        return code(answer["topics"][0])
+
+    stage.files.fail("rename", "orders-1", times=2)
+    assert [deleted(), created()] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert [deleted(), deleted(), created()] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+    stage.close()
