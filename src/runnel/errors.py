@@ -16,6 +16,7 @@ Its class says whether trying again can help.
         ├── InvalidSetting        a setting has an unknown name or a value outside of its range
         ├── InvalidBatch          bytes that are no acceptable record batch
         │   ├── CorruptBatch      its checksum, lengths or counts do not fit each other
+        │   ├── InvalidTimestamp  it has a time that only the log can give it
         │   └── BatchTooLarge     it is larger than the topic or a segment allows
         ├── OffsetOutOfRange      the offset is before the start or after the end of the partition
         ├── SequenceError         an idempotent producer's batch does not follow the last one
@@ -133,6 +134,10 @@ class InvalidBatch(Permanent):
 
 class CorruptBatch(InvalidBatch):
     """A batch whose checksum, lengths or counts do not fit each other."""
+
+
+class InvalidTimestamp(InvalidBatch):
+    """A batch that claims the log's own time, which only the log can give it."""
 
 
 class BatchTooLarge(InvalidBatch):

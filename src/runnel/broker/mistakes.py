@@ -10,6 +10,7 @@ from runnel.errors import (
     DamagedLog,
     InvalidBatch,
     InvalidSetting,
+    InvalidTimestamp,
     InvalidTransactionState,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -26,6 +27,7 @@ from runnel.protocol.error_codes import ErrorCode
 # The first that fits counts, so a class stands before those it belongs to.
 CODES: tuple[tuple[type[RunnelError], ErrorCode], ...] = (
     (CorruptBatch, ErrorCode.CORRUPT_MESSAGE),
+    (InvalidTimestamp, ErrorCode.INVALID_TIMESTAMP),
     (InvalidBatch, ErrorCode.INVALID_RECORD),
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (StaleProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTransactionState
+from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, InvalidTransactionState
 from runnel.files import Buffer
 from runnel.records import (
     CHECKED_FROM,
@@ -15,13 +15,14 @@ from runnel.records import (
     HEADER_SIZE,
     MAGIC,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     parse_header,
     validate,
 )
-from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE, validate_body
-from runnel.settings import TopicSettings
+from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE, validate_body, without_append_time
+from runnel.settings import TimestampType, TopicSettings
 
 
 def admit(
@@ -56,6 +57,20 @@ def admit(
     elif attributes & TRANSACTIONAL:
         raise InvalidTransactionState("a transactional batch without a producer id", hint="see to the producer")
     return header
+
+
+def as_created(batch: Buffer, settings: TopicSettings, header: BatchHeader) -> bytes:
+    """A batch that claims to have the log's time, with its producer's own ones: only the log gives its time.
+
+    As Kafka does: InvalidTimestamp if the log will give it, or there are no times.
+    """
+    admit(batch, settings, header=header)  # what is rewritten gets a new checksum, so the old one has to be right
+    if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
+        raise InvalidTimestamp(
+            "a batch that claims to have the log's time: only the log can give that",
+            hint="a producer does not set the attribute LogAppendTime",
+        )
+    return without_append_time(batch)
 
 
 def refuse_nobodys_marker(producer_id: int, producer_epoch: int) -> None:

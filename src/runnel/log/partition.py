@@ -19,6 +19,7 @@ from typing import NamedTuple
 from runnel.errors import Closed, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.aborted import AbortedTransactions
+from runnel.log.admission import as_created
 from runnel.log.appends import Append, Appended
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.compaction.compactor import Compaction, Compactor
@@ -34,7 +35,7 @@ from runnel.log.segment import Replaced, Segment
 from runnel.log.snapshots import remove_snapshots
 from runnel.log.txn_index import Aborted
 from runnel.log.writer import Writer
-from runnel.records import BatchHeader, Codec, Marker, Record, build_batch, with_timestamps
+from runnel.records import APPEND_TIME, BatchHeader, Codec, Marker, Record, build_batch, parse_header, with_timestamps
 from runnel.settings import MIB, TopicSettings
 
 
@@ -165,7 +166,11 @@ class Partition:
         """Append a batch as a producer built it and return when it is durable."""
         if self._writer.failure is not None:
             self._heal_if_time()
-        append = self._writer.submit(batch)
+        header = parse_header(batch)
+        if header.attributes & APPEND_TIME:
+            batch = as_created(batch, self.settings, header)
+            header = parse_header(batch)
+        append = self._writer.submit(batch, header=header)
         self._commits.enlist(self._writer, wake=False)
         self._commits.settle(append)
         return append.result()
@@ -179,6 +184,10 @@ class Partition:
         by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence. The `header` may
         be given by who has parsed it already.
         """
+        header = parse_header(batch) if header is None else header
+        if header.attributes & APPEND_TIME:
+            batch = as_created(batch, self.settings, header)
+            header = parse_header(batch)
         append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered, header=header)
         # A producer sends what it has of a transaction for several partitions at once, in requests of their own: those
         # that are read first would have a round for themselves, and the others wait for it.

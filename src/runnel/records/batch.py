@@ -276,6 +276,12 @@ def with_append_time(batch: Buffer, now: int) -> bytes:
     return _checksummed(header, memoryview(batch)[HEADER_SIZE:])
 
 
+def without_append_time(batch: Buffer) -> bytes:
+    """The same batch with the times that its producer gave to its records."""
+    header = parse_header(batch)
+    return _checksummed(header._replace(attributes=header.attributes & ~APPEND_TIME), memoryview(batch)[HEADER_SIZE:])
+
+
 def recompressed(batch: Buffer, codec: Codec) -> Buffer:
     """The same batch with its records compressed by `codec`; itself if they are already."""
     header = parse_header(batch)

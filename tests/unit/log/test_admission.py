@@ -1,10 +1,10 @@
 import pytest
 
-from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTransactionState
-from runnel.log.admission import admit, refuse_nobodys_marker
-from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
+from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, InvalidTransactionState
+from runnel.log.admission import admit, as_created, refuse_nobodys_marker
+from runnel.records import APPEND_TIME, CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
 from runnel.records.batch import HEADER_SIZE, _checksummed, parse_header
-from runnel.settings import TopicSettings
+from runnel.settings import TimestampType, TopicSettings
 
 SETTINGS = TopicSettings()
 BATCH = build_batch([Record(b"tea"), Record(b"milk")])
@@ -100,3 +100,28 @@ def test_a_producer_without_epoch_or_sequence_is_refused(producer: Producer) -> 
 
 def test_a_batch_without_a_producer_needs_no_sequence() -> None:
     assert admit(build_batch([Record(b"tea")], producer=Producer()), SETTINGS).base_sequence == -1
+
+
+def test_a_batch_that_claims_the_logs_time_gets_its_own_back() -> None:
+    batch = build_batch([Record(b"tea", timestamp=5)])
+    claimed = build_batch([Record(b"tea", timestamp=5)], attributes=APPEND_TIME)
+    assert as_created(claimed, SETTINGS, parse_header(claimed)) == batch
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "settings"),
+    [(-1, SETTINGS), (5, TopicSettings(message_timestamp_type=TimestampType.LOG_APPEND_TIME))],
+    ids=["it has none", "the log gives it"],
+)
+def test_a_batch_that_claims_the_logs_time_is_refused_where_that_cannot_be(
+    timestamp: int, settings: TopicSettings
+) -> None:
+    claimed = build_batch([Record(b"tea", timestamp=timestamp)], attributes=APPEND_TIME)
+    with pytest.raises(InvalidTimestamp, match="only the log can give that"):
+        as_created(claimed, settings, parse_header(claimed))
+
+
+def test_damage_is_not_hidden_by_a_new_checksum() -> None:
+    claimed = build_batch([Record(b"tea", timestamp=5)], attributes=APPEND_TIME)[:-1] + b"!"
+    with pytest.raises(CorruptBatch, match="checksum"):
+        as_created(claimed, SETTINGS, parse_header(claimed))

@@ -11,7 +11,8 @@ from runnel import Broker
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
+from runnel.records import APPEND_TIME as APPEND_TIME_BIT
+from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch, parse_header
 from tests.broker_wire import (
     EARLIEST,
     LATEST,
@@ -304,6 +305,32 @@ def test_a_topic_can_give_its_own_time(wire: Wire, topic: str) -> None:
     first, second = records_in(fetch(wire, topic)["records"])
     assert NOW <= first.timestamp <= second.timestamp < NOW + HOUR
     assert [old["log_append_time"], new["log_append_time"]] == [first.timestamp, second.timestamp]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_producer_cannot_give_the_topics_time(wire: Wire, topic: str, codec: Codec) -> None:
+    """As in Kafka: the batch keeps its own times, and is as any other of the topic."""
+    result = produce(wire, topic, batch_of(b"a", b"b", timestamp=NOW, codec=codec, attributes=APPEND_TIME_BIT))
+    assert (code(result), result["log_append_time"]) == (ErrorCode.NONE, -1)
+    data = bytes(fetch(wire, topic)["records"])
+    assert not parse_header(data).is_append_time
+    assert [record.timestamp for record in records_in(data)] == [NOW, NOW + 1]
+
+
+def test_a_batch_without_times_cannot_claim_the_topics(wire: Wire, topic: str) -> None:
+    batch = build_batch([Record(b"a")], attributes=APPEND_TIME_BIT)
+    assert refused(wire, topic, batch) == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.runnel_topic(configs=APPEND_TIME)
+def test_a_batch_that_has_the_topics_time_already_is_refused(wire: Wire, topic: str) -> None:
+    batch = batch_of(b"a", timestamp=NOW, attributes=APPEND_TIME_BIT)
+    assert refused(wire, topic, batch) == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_damage_to_a_batch_that_claims_the_topics_time_is_told(wire: Wire, topic: str) -> None:
+    batch = batch_of(b"a", timestamp=NOW, attributes=APPEND_TIME_BIT)
+    assert refused(wire, topic, batch[:-1] + b"!") == ErrorCode.CORRUPT_MESSAGE
 
 
 # --- idempotent producers
