@@ -174,7 +174,7 @@ class Members:
 
     def can_follow_one_of(self, protocols: Iterable[GroupProtocol]) -> bool:
         common = self.common_protocols()
-        return not self._members or any(each.name in common for each in protocols)
+        return any(not self._members or each.name in common for each in protocols)
 
     def elect_protocol(self) -> str:
         """Each member votes for the first of its own that all can follow; most votes win, then the earlier vote."""

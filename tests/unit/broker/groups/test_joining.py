@@ -284,6 +284,21 @@ def test_a_group_needs_a_protocol(protocol_type: str, protocols: list[tuple[str,
     assert stage.groups.names() == []
 
 
+def test_who_knows_no_protocol_is_refused_also_while_everybody_else_has_left_a_first_rebalance() -> None:
+    """There would be nothing to elect: the rebalance ended in an exception, and held the others for five minutes."""
+    stage = Stage(group_initial_rebalance_delay_ms=DELAY)
+    ann, bob = Consumer(stage, "ann"), Consumer(stage, "bob")
+    ann.join()
+    bob.member_id = bob.ask_to_join().result(0).member_id
+    ann.leave()
+    assert (stage.state(), len(stage.group().members)) == (GroupState.PREPARING_REBALANCE, 0)
+    stranger = Consumer(stage, "stranger", protocols=[], version=3)
+    assert stranger.ask_to_join().result(0).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    bob.ask_to_join()
+    stage.advance(2 * DELAY)
+    assert bob.take_join_answer().error is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("name", ["", "g" * 40_000])
 def test_a_group_needs_a_name_that_can_be_stored(name: str) -> None:
     assert Consumer(Stage(), group=name).ask_to_join().result(0).error is ErrorCode.INVALID_GROUP_ID
