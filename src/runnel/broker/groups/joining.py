@@ -160,6 +160,7 @@ def _taken_over(group: Group, member: Member, before: _Before, skips: bool, erro
         group.heard_from(member)
         return
     answer = group.join_answer(member)
+    group.heard_from(member)  # its session may have ended while it waited for the disk
     if skips:
         member.answer_join(answer._replace(skip_assignment=group.is_leader(member)))
     else:

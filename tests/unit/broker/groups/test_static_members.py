@@ -214,6 +214,21 @@ def test_a_new_id_that_could_not_be_stored_leaves_the_old_one() -> None:
     assert ann.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_member_that_waited_for_the_disk_and_is_never_heard_of_again_is_removed() -> None:
+    """A session that ends while a member waits ends nothing: the next one begins when it is answered."""
+    stage = Stage()
+    ann = static(stage, "ann")
+    stage.stable(ann)
+    back = restarted(ann)
+    back.join()
+    while stage.timers.due_until(stage.clock.elapsed() + SESSION):
+        assert not back.joined.done()  # the disk takes its time
+    stage.settle()
+    assert back.take_join_answer().error is ErrorCode.NONE
+    stage.advance(SESSION)
+    assert stage.state() is GroupState.EMPTY
+
+
 def test_a_stop_while_a_new_id_is_lost_leaves_no_timer() -> None:
     stage = Stage()
     ann = static(stage, "ann")
