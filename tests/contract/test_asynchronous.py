@@ -79,6 +79,31 @@ def test_a_group_goes_on_behind_what_was_done(bootstrap, admin, kept, name):
     assert Groups(admin).committed(name) == {(kept, 0): 6}
 
 
+def test_a_member_commits_what_is_still_its_own_after_it_has_lost_a_partition(bootstrap, admin, name, kept):
+    """One partition that another member has got kept all that it had done from being committed, for ever."""
+    admin.add_partitions(kept, 2)
+
+    async def until(holds):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+    async def body():
+        async with AsyncProducer(bootstrap) as producer:
+            for number in range(20):
+                await producer.produce(kept, b"%d" % number, partition=number % 2)
+        async with AsyncConsumer(bootstrap, kept, group=name) as records:
+            assert len(set(await take(records, 20))) == 20
+            async with AsyncConsumer(bootstrap, kept, group=name) as other:
+                await until(lambda: len(other._consumer.assignment()) == len(records._consumer.assignment()) == 1)
+                ((_, own),) = records._consumer.assignment()
+                await take(records, 5)
+                await records.commit()
+                return own
+
+    own = run(body())
+    assert Groups(admin).committed(name) == {(kept, own): 4}
+
+
 def test_errors_are_those_of_the_other_client(bootstrap, admin, topic, name):
     admin.alter(topic, configs={"max.message.bytes": "1000"})
 

@@ -7,7 +7,8 @@
         async for record in records: ...
 
 A consumer follows the topic until it is closed. In a `group`, a record counts as done when the loop asks for the next
-one; what is done is committed by `commit` and at the end. Without a group it reads all partitions and commits nothing.
+one; what is done is committed by `commit` and at the end. When the group shares its partitions anew, what is done and
+not committed by then is read again, by whoever gets it. Without a group it reads all partitions and commits nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Self, Unpack
 from aiokafka import (  # type: ignore[import-untyped]
     AIOKafkaConsumer,
     AIOKafkaProducer,
+    ConsumerRebalanceListener,
     TopicPartition,
 )
 from aiokafka.errors import (  # type: ignore[import-untyped]
@@ -117,11 +119,13 @@ class AsyncConsumer:
         }
         self._consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, **(own | settings))
         self._next: dict[TopicPartition, int] = {}  # what is done and not committed yet
+        self._shared_anew = _SharedAnew(self._next)
 
     async def __aiter__(self) -> AsyncIterator[Received]:
         while True:
             with _told(self._bootstrap, "reading records", self._topic):
                 record = await self._consumer.getone()
+            times = self._shared_anew.times
             yield Received(
                 record.topic,
                 record.partition,
@@ -131,15 +135,19 @@ class AsyncConsumer:
                 record.value,
                 tuple(record.headers),
             )
-            self._next[TopicPartition(record.topic, record.partition)] = record.offset + 1
+            if times == self._shared_anew.times:
+                self._next[TopicPartition(record.topic, record.partition)] = record.offset + 1
 
     async def commit(self) -> None:
         """Commit what is done now."""
         if self._group is None or not self._next:
             return
+        done = dict(self._next)
         with _told(self._bootstrap, "committing offsets", self._topic):
-            await self._consumer.commit(dict(self._next))
-        self._next.clear()
+            await self._consumer.commit(done)
+        for place, offset in done.items():
+            if self._next.get(place) == offset:  # else more was done meanwhile
+                del self._next[place]
 
     async def __aenter__(self) -> Self:
         with _told(self._bootstrap, "connecting", self._topic):
@@ -162,7 +170,7 @@ class AsyncConsumer:
     async def _begin(self) -> None:
         if self._topic not in await self._consumer.topics():
             raise UnknownTopic(self._topic)
-        self._consumer.subscribe([self._topic])
+        self._consumer.subscribe([self._topic], listener=self._shared_anew)
         if self._group is not None:
             if self._start.place not in (Place.EARLIEST, Place.LATEST):
                 raise ValueError("a group begins at the earliest or the latest record, or where it has committed")
@@ -182,6 +190,22 @@ class AsyncConsumer:
             return ends
         found = await self._consumer.offsets_for_times(dict.fromkeys(places, self._start.number))
         return ends | {place: each.offset for place, each in found.items() if each is not None}
+
+
+class _SharedAnew(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Forgets what was done when a group shares its partitions anew: they may be another member's now, and aiokafka
+    refuses a commit that has one of those, with all that is right in it.
+    """
+
+    def __init__(self, done: dict[TopicPartition, int]) -> None:
+        self.times = 0
+        self._done = done
+
+    def on_partitions_revoked(self, _revoked: set[TopicPartition]) -> None:
+        self.times += 1
+        self._done.clear()
+
+    def on_partitions_assigned(self, _assigned: set[TopicPartition]) -> None: ...
 
 
 async def _token(bootstrap: str, topic: str, written: asyncio.Future[Any]) -> Token:
