@@ -209,8 +209,11 @@ class _Reading:
             return seen
         if records:
             self._grow()
-        # Nothing from here to the end of what is committed: compaction has taken the last offsets away.
+        # Nothing from here to the end of what is committed: compaction has taken the last offsets away. Or they are in
+        # a remote tier that is slow: then Kafka's answer is the same.
         if told["last_stable_offset"] >= self._end:
+            if self._position < positions.earliest_local(self._cluster, self._place):
+                raise Again(Busy(self._doing, "its records are in a remote tier, which has not given them yet"))
             return Seen((), self._end)
         stable = f"{told['last_stable_offset']:,}"
         raise Again(

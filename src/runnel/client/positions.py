@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from runnel.client.cluster import Cluster
-from runnel.client.errors import OffsetsGone
-from runnel.client.metadata import Node, Place, Topic
+from runnel.client.errors import NotServed, OffsetsGone
+from runnel.client.metadata import Place, Topic
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 
-LATEST, EARLIEST, NEWEST = -1, -2, -3
+LATEST, EARLIEST, NEWEST, EARLIEST_LOCAL = -1, -2, -3, -4
+KNOWS_LOCAL_SINCE = 8  # versions of ListOffsets: brokers before it have no remote tier
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_OFFSET = -1
 ITS_OWN_TIME_OUT = 30_000  # a broker's, in milliseconds, for what is in a remote tier
@@ -36,6 +37,14 @@ class Found(NamedTuple):
 def earliest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
     """The first offset of each that is still there."""
     return _offsets(listed(cluster, dict.fromkeys(places, EARLIEST)))
+
+
+def earliest_local(cluster: Cluster, place: Place) -> int:
+    """The first offset that its leader has on its own disk; what is before it is in a remote tier."""
+    try:
+        return listed(cluster, {place: EARLIEST_LOCAL}, least=KNOWS_LOCAL_SINCE)[place].offset
+    except NotServed:
+        return 0
 
 
 def latest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
@@ -75,21 +84,23 @@ def matching(cluster: Cluster, pattern: str) -> dict[str, Topic]:
     return {name: topic for name, topic in cluster.all_topics().items() if fits(name)}
 
 
-def listed(cluster: Cluster, times: Mapping[Place, int], *, isolation: int = READ_COMMITTED) -> dict[Place, Found]:
-    """What ListOffsets tells of each; a time may be EARLIEST, LATEST or NEWEST."""
+def listed(
+    cluster: Cluster, times: Mapping[Place, int], *, isolation: int = READ_COMMITTED, least: int = 0
+) -> dict[Place, Found]:
+    """What ListOffsets tells of each; a time may be EARLIEST, LATEST or NEWEST, or one that a version is needed for."""
     found: dict[Place, Found] = {}
 
     def attempt() -> dict[Place, Found]:
         for node, places in cluster.by_leader(place for place in times if place not in found).items():
-            _ask(cluster, node, {place: times[place] for place in places}, found, isolation)
+            request = _request(cluster, {place: times[place] for place in places}, isolation)
+            _take(cluster, cluster.ask(node, Api.LIST_OFFSETS, request, DOING, least=least), found)
         return found
 
     return cluster.settled(attempt) if times else found
 
 
-def _ask(cluster: Cluster, node: Node, times: Mapping[Place, int], found: dict[Place, Found], isolation: int) -> None:
-    """Put what the node tells into `found`; the error of one partition does not waste the others."""
-    answer = cluster.ask(node, Api.LIST_OFFSETS, _request(cluster, times, isolation), DOING)
+def _take(cluster: Cluster, answer: Message, found: dict[Place, Found]) -> None:
+    """Put what a node tells into `found`; the error of one partition does not waste the others."""
     failed: list[tuple[int, str]] = []
     for topic in answer["topics"]:
         for told in topic["partitions"]:

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from runnel.client import Busy, Refused
+from runnel.client import Busy, Refused, positions
 from runnel.client.errors import TopicReplaced
 from runnel.client.fetch import Fetcher
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import Record, build_batch
-from tests.unit.client.scripted_cluster import asked, fetched, metadata, scripted_cluster, throttled
+from tests.unit.client.scripted_cluster import asked, fetched, listed, metadata, scripted_cluster, throttled
 
 
 def batch(offset, *values):
@@ -42,9 +42,22 @@ def test_a_throttled_answer_has_no_partition_and_is_asked_for_again():
     assert positions_asked(broker) == [0, 0]
 
 
-def test_an_empty_answer_ends_the_range_when_all_of_it_is_committed():
-    with scripted_cluster({Api.FETCH: [fetched(batch(0, b"a")), fetched(stable=3)]}) as (cluster, _):
+def test_an_empty_answer_ends_the_range_when_all_of_it_is_committed_and_on_the_brokers_disk():
+    answers = {Api.FETCH: [fetched(batch(0, b"a")), fetched(stable=3)], Api.LIST_OFFSETS: [listed(1)]}
+    with scripted_cluster(answers) as (cluster, _):
         assert ranges(cluster) == [(0, 1)]
+
+
+def test_an_empty_answer_of_a_remote_tier_that_is_slow_is_asked_for_again():
+    """Kafka gives no error when its remote storage takes longer than a fetch may: nothing of the range is missing."""
+    answers = {
+        Api.FETCH: [fetched(stable=3), fetched(batch(0, b"a", b"b", b"c"))],
+        Api.LIST_OFFSETS: [listed(2)],
+    }
+    with scripted_cluster(answers) as (cluster, broker):
+        assert ranges(cluster) == [(0, 3)]
+    (body,) = asked(broker, Api.LIST_OFFSETS)
+    assert body["topics"][0]["partitions"][0]["timestamp"] == positions.EARLIEST_LOCAL
 
 
 def test_an_empty_answer_of_a_follower_that_lags_is_asked_for_again():
