@@ -181,6 +181,7 @@ class Groups:
             if not self.consumer.is_empty(name):
                 return self.consumer.join(name, request)
             self.consumer.end_empty(name)
+            self._groups[name] = Group(name, self)  # also if the member is refused: its offsets need a group
         group = self._groups.get(name) or Group(name, self)
         answer = join(group, request)
         if group.members or group.invited:

@@ -11,7 +11,7 @@ from runnel.broker.groups.offsets import Committer, TopicPartition
 from runnel.broker.groups.records import CommittedOffset
 from runnel.protocol.error_codes import ErrorCode
 from tests.unit.broker.groups.consumer.stage import SESSION, ConsumerStage, Reader, at_once
-from tests.unit.broker.groups.stage import DAY
+from tests.unit.broker.groups.stage import DAY, Consumer
 
 WEEK = 7 * DAY
 NEWEST_COMMIT = 10  # version of OffsetCommit
@@ -188,6 +188,21 @@ def test_offsets_are_kept_for_the_whole_retention_after_the_last_member_left(sta
     stage.settle()
     assert stage.committed() == {}
     assert "g" not in stage.groups.consumer
+
+
+def test_an_empty_group_that_refuses_a_classic_member_is_still_there(stage: ConsumerStage) -> None:
+    """It was of neither kind then: not listed, not to be deleted, and its offsets never expired."""
+    ann = Reader(stage, "ann", "orders")
+    ann.heartbeat()
+    ann.leave()
+    stage.commit(7)
+    stranger = Consumer(stage, "stranger", protocols=[])
+    assert stranger.ask_to_join().result(0).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    stage.settle()
+    assert (stage.groups.names(), stage.offset()) == (["g"], 7)
+    stage.clock.advance(WEEK)
+    stage.groups.expire_offsets()
+    assert stage.committed() == {}
 
 
 def test_an_empty_group_goes_with_its_last_offset(stage: ConsumerStage) -> None:
