@@ -111,6 +111,10 @@ class TopicSettings:
         relaxed = self.flush_messages is not None or self.flush_ms is not None
         return not relaxed or self.flush_messages == 1 or self.flush_ms == 0
 
+    def by_name(self) -> dict[str, Any]:
+        """Every value under Kafka's name."""
+        return {declared.metadata["name"]: getattr(self, declared.name) for declared in fields(self)}
+
     @classmethod
     def from_names(cls, names: Mapping[str, str | int]) -> TopicSettings:
         """From Kafka's names, such as `{"segment.bytes": "1048576"}`."""

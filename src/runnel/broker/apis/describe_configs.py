@@ -5,6 +5,7 @@
 - What the broker ignores is shown with the rest, and its documentation says so. A password's value is never shown.
 - A broker is named by its id; an empty name shows what was changed for all brokers. Loggers are Python's, those below
   `runnel`; their levels have Kafka's names. A group need not exist.
+- The broker's own topics are shown with what is in force for them, which nobody can change.
 - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and one that cannot exist INVALID_TOPIC; another broker's
   id and other types are INVALID_REQUEST. Each resource is answered on its own.
 """
@@ -63,6 +64,8 @@ async def _configs(node: Node, kind: Kind, name: str) -> Iterable[Described]:
             possible = LEGAL.fullmatch(name) is not None
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if possible else ErrorCode.INVALID_TOPIC
             raise Refusal(code, f"there is no topic {name!r}")
+        if topic.is_internal:
+            return view.own_topic(topic.partition(0).settings)
         return view.topic(topic.configs)
     if kind is Kind.BROKER:
         return view.broker() if broker_name(node, name, also_all=True).name else view.all_brokers()

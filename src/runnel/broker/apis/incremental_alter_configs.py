@@ -6,7 +6,7 @@
   levels of loggers are the process's and last as long. With `validate_only` it is only checked.
 - A topic's unknown name or bad value is INVALID_CONFIG, a broker's INVALID_REQUEST, as in Kafka. What a broker cannot
   change at run time is INVALID_REQUEST too, and so is a resource or a name that stands there twice. Unlike Kafka, a
-  broker refuses names that it does not know.
+  broker refuses names that it does not know. Its own topics are INVALID_REQUEST: what is set for them is fixed.
 - Client metrics are not taken, so a subscription is INVALID_CONFIG.
 """
 

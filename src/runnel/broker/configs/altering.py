@@ -73,6 +73,9 @@ async def alter(node: Node, resource_type: int, name: str, change: Change, *, va
 async def _alter_topic(node: Node, name: str, change: Change, *, validate_only: bool) -> None:
     if not name:
         raise Refusal(ErrorCode.INVALID_REQUEST, "a topic has to be named: there are no configurations for all topics")
+    known = node.topics.find(name)
+    if known is not None and known.is_internal:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name!r} is the broker's own: what is set for it is fixed")
 
     def decide(state: ClusterState) -> Decision[TopicFacts]:
         topic = state.topics.get(name)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runnel.broker.configs.catalogue import BROKER, CLIENT_METRICS, GROUP, TOPIC, Config, Treatment, configs
 from runnel.broker.configs.settings import BrokerSettings
 from runnel.broker.configs.values import as_text
+from runnel.settings import TopicSettings
 
 if TYPE_CHECKING:
     from runnel.broker.node import Node
@@ -106,6 +107,13 @@ class View:
             else:
                 value = synonyms[0].value if synonyms else config.default
             yield self._described(config, value, synonyms, read_only=False)
+
+    def own_topic(self, settings: TopicSettings) -> Iterator[Described]:
+        """One of the broker's own, which has settings of its own that nobody can change."""
+        defaults = self.settings.topic_defaults()
+        in_force = {name: as_text(value) for name, value in settings.by_name().items() if value is not None}
+        own = {name: text for name, text in in_force.items() if text and text != as_text(defaults[name])}
+        return (described._replace(read_only=True) for described in self.topic(own))
 
     def group(self, own: Mapping[str, str]) -> Iterator[Described]:
         for config in configs(GROUP).values():

@@ -52,6 +52,21 @@ def changed(stage: NodeStage, kind: int, name: str, key: str, value: str) -> Non
 # --- topics
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_the_brokers_own_topics_are_shown_as_they_are_kept_and_cannot_be_changed(stage: NodeStage, name: str) -> None:
+    found = config(stage, TOPIC, name, "cleanup.policy")
+    assert (found["value"], found["config_source"], found["read_only"]) == ("compact", OF_TOPIC, True)
+    settings = stage.node.topics.find(name).partition(0).settings
+    for key in ("retention.ms", "segment.bytes", "max.compaction.lag.ms", "segment.ms"):
+        assert config(stage, TOPIC, name, key)["value"] == str(settings.by_name()[key])
+    change = {"name": "cleanup.policy", "config_operation": 0, "value": "delete"}
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": [change]}
+    for validate_only in (True, False):
+        answer = stage.ask(Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": validate_only})
+        assert answer["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
+    assert config(stage, TOPIC, name, "cleanup.policy")["value"] == "compact"
+
+
 def test_a_topics_own_value_wins(stage: NodeStage) -> None:
     stage.create("orders", retention_ms="5000")
 
