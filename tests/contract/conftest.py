@@ -17,15 +17,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no
     ConfigResource,
     ResourceType,
 )
+from crc32c import crc32c
 
 from runnel import Broker
 from runnel.cli import main
 from runnel.client import Admin, Producer, Transactions
 from runnel.client.connection import LOGGER
 from runnel.protocol.error_codes import ErrorCode
-from runnel.records import TRANSACTIONAL, Record, build_batch
+from runnel.records import HEADER_SIZE, TRANSACTIONAL, Record, build_batch
 from runnel.records import Producer as ProducerOfBatch
-from tests.broker_wire import Wire, produce_body
+from tests.broker_wire import Wire, produce, produce_body
 from tests.interop.kafka_server import kafka_server
 
 PRODUCE = 0
@@ -93,6 +94,18 @@ def kept(admin: Admin, topic: str) -> str:
     """A topic with one partition, for records that are older than a topic keeps them by default."""
     admin.alter(topic, configs={"retention.ms": "-1"})
     return topic
+
+
+@pytest.fixture
+def strange(bootstrap: str, kept: str) -> str:
+    """A topic with two records, the first of which has a header with a name that is not UTF-8."""
+    plain = build_batch([Record(b"a", headers=(("hh", b"1"),)), Record(b"b", headers=(("h", b"2"),))])
+    body = plain[HEADER_SIZE:].replace(b"\x04hh", b"\x04\xffh")
+    header = bytearray(plain[:HEADER_SIZE])
+    header[17:21] = crc32c(bytes(header[21:]) + body).to_bytes(4, "big")
+    with Wire(bootstrap) as wire:
+        assert produce(wire, kept, bytes(header) + body)["error_code"] == ErrorCode.NONE
+    return kept
 
 
 @pytest.fixture

@@ -6,7 +6,17 @@ import asyncio
 
 import pytest
 
-from runnel.client import LATEST, Groups, RecordTooLarge, Start, Token, UnknownPartition, UnknownTopic, Unreachable
+from runnel.client import (
+    LATEST,
+    Groups,
+    RecordTooLarge,
+    Refused,
+    Start,
+    Token,
+    UnknownPartition,
+    UnknownTopic,
+    Unreachable,
+)
 from runnel.client.asynchronous import AsyncConsumer, AsyncProducer
 
 SECONDS = 30
@@ -102,6 +112,16 @@ def test_a_member_commits_what_is_still_its_own_after_it_has_lost_a_partition(bo
 
     own = run(body())
     assert Groups(admin).committed(name) == {(kept, own): 4}
+
+
+def test_a_header_name_that_is_not_utf_8_is_told(bootstrap, strange):
+    async def body():
+        async with AsyncConsumer(bootstrap, strange) as records:
+            await take(records, 1)
+
+    with pytest.raises(Refused, match="a record has text that is not UTF-8") as told:
+        run(body())
+    assert "runnel.client.Consumer does" in told.value.hint
 
 
 def test_errors_are_those_of_the_other_client(bootstrap, admin, topic, name):

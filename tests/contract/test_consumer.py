@@ -36,6 +36,14 @@ def read(*arguments, limit=None, **options):
         return [int(record.value) for record in consumer.records(limit)]
 
 
+def test_a_header_name_that_is_not_utf_8_is_read_with_a_mark(bootstrap, strange):
+    with Consumer(bootstrap, strange) as records:
+        assert [(each.value, each.headers) for each in records] == [
+            (b"a", (("\ufffdh", b"1"),)),
+            (b"b", (("h", b"2"),)),
+        ]
+
+
 def test_it_reads_from_the_earliest_record_to_the_end(bootstrap, ten):
     assert read(bootstrap, ten) == list(range(10))
 

@@ -219,6 +219,9 @@ def _told(bootstrap: str, doing: str, topic: str = "") -> Iterator[None]:
     """Errors of aiokafka as ours."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        hint = "aiokafka does not read a header with such a name; runnel.client.Consumer does"
+        raise Refused(doing, f"a record has text that is not UTF-8: {error.object!r}", hint=hint) from None
     except KafkaError as error:
         raise _error(error, bootstrap, doing, topic) from None
 

@@ -11,6 +11,8 @@
 - It ends at the end that was there when it began, unless it is told to `follow`; or after `limit` records, or by
   `stop`.
 - It reads what is committed: records of open and aborted transactions are not seen.
+- A header's name that is not UTF-8 has U+FFFD where it is not. librdkafka for Python cannot read it, so a record that
+  has one is read once more, over a connection of our own.
 """
 
 from __future__ import annotations
@@ -26,10 +28,15 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from runnel.client.admin import Admin, TopicAndPartition
+from runnel.client.batches import each_batch
+from runnel.client.cluster import Cluster
 from runnel.client.connection import Faults, Settings
-from runnel.client.errors import UnknownPartition, Unreachable, told
-from runnel.client.records import Received
+from runnel.client.errors import Refused, UnknownPartition, Unreachable, told
+from runnel.client.fetch import Fetcher
+from runnel.client.records import Headers, Received
+from runnel.client.security import Security
 from runnel.client.texts import is_name
+from runnel.records import records_of
 from runnel.start import EARLIEST, LATEST, Start
 
 AT_ONCE = 500
@@ -72,7 +79,7 @@ class Consumer:
     def records(self, limit: int | None = None) -> Iterator[Received]:
         """The records as they come. A second call goes on where the first one stopped."""
         for message in islice(self._messages(), limit):
-            yield _received(message)
+            yield _received(message, self._headers(message))
             self._done(message)
 
     def __iter__(self) -> Iterator[Received]:
@@ -188,6 +195,26 @@ class Consumer:
         if self._open is not None and not self._follow:
             self._open.discard(place)
 
+    def _headers(self, message: Message) -> Headers:
+        try:
+            headers: Any = message.headers()  # typed as all that can be given, and read as a list
+            return tuple(headers or ())
+        except SystemError as error:
+            if not isinstance(error.__cause__, UnicodeDecodeError):
+                raise
+        return self._strange_headers(message.topic() or "", message.partition() or 0, message.offset() or 0)
+
+    def _strange_headers(self, topic: str, partition: int, offset: int) -> Headers:
+        connection = self._admin.connection
+        security = Security.of(connection.settings)
+        with Cluster(connection.bootstrap, security=security, timeout=connection.timeout) as cluster:
+            for fetched in Fetcher(cluster).read(topic, partition, offset, offset + 1):
+                for batch in (each for part in fetched.parts for each in each_batch(part)):
+                    for record in records_of(batch):
+                        if record.offset == offset:
+                            return record.headers
+        raise Refused("reading records", f"the headers of {topic}-{partition} at offset {offset} are gone")
+
     def _done(self, message: Message) -> None:
         if self._group is None:
             return
@@ -212,7 +239,7 @@ class Consumer:
         return told(error, self._admin.connection.bootstrap, doing, topic=self._topic)
 
 
-def _received(message: Message) -> Received:
+def _received(message: Message, headers: Headers) -> Received:
     kind, timestamp = message.timestamp()
     return Received(
         message.topic() or "",
@@ -221,10 +248,5 @@ def _received(message: Message) -> Received:
         timestamp if kind else -1,
         message.key(),
         message.value(),
-        tuple(_headers(message)),
+        headers,
     )
-
-
-def _headers(message: Message) -> Iterator[tuple[str, bytes | None]]:
-    headers: Any = message.headers()  # typed as all that can be given, and read as a list
-    yield from headers or ()
