@@ -4,14 +4,16 @@ and starts no Spark.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runnel.app.app import App
 from runnel.app.broker_checks import broker_checks
 from runnel.app.capture_checks import capture_checks
-from runnel.app.finding import Finding, Mark, told, well
+from runnel.app.finding import Finding, Mark, told, well, wrong
 from runnel.app.loading import load_app
 from runnel.app.machine_checks import machine_checks
 from runnel.errors import RunnelError
@@ -45,7 +47,8 @@ def examine(patient: Patient) -> Iterator[Finding]:
     app: App | None = None
     if patient.file is not None:
         try:
-            app = load_app(patient.file)
+            with redirect_stdout(sys.stderr):  # what the file prints is no part of what is found
+                app = load_app(patient.file)
             yield well("app", _declared(app))
         except RunnelError as error:
             yield told("app", error)
@@ -63,7 +66,10 @@ def examine(patient: Patient) -> Iterator[Finding]:
     name = app.name if app is not None else NO_APP
     place = Place(name, kafka, patient.data, absolute(patient.views or str(patient.data)))
     has_broker = of_broker[0].mark is Mark.WELL
-    yield from kept_checks(place, app, patient.data / LOCK, has_broker=has_broker)
+    try:
+        yield from kept_checks(place, app, patient.data / LOCK, has_broker=has_broker)
+    except OSError as error:
+        yield wrong("data directory", f"{error.filename}: {error.strerror}", "ask as the user who runs the app")
 
 
 def _declared(app: App) -> str:

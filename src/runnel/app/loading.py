@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import sysconfig
 import traceback
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from runnel.app.app import App
@@ -12,6 +14,8 @@ from runnel.errors import Permanent, RunnelError
 
 NO_SPARK_YET = "SESSION_OR_CONTEXT_NOT_EXISTS"  # what PySpark calls it
 LATER = "give the type of a UDF as a value, such as udf(IntegerType()), or do it inside of the body"
+INSTALLED = [sysconfig.get_path(each) for each in ("purelib", "platlib")]
+OTHERS = {*sys.stdlib_module_names, "__main__", "runnel"}
 
 
 class NoApp(Permanent):
@@ -27,6 +31,7 @@ def load_app(path: Path) -> App:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise NoApp(str(path), "it is no Python file", hint="its name must end with .py")
+    _check_name(path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules[path.stem] = module
@@ -40,11 +45,33 @@ def load_app(path: Path) -> App:
                 str(path), _at(error, path) + "Spark is not started yet, and this needs it", hint=LATER
             ) from None
         raise NoApp(str(path), _told(error, path), hint="mend the file; nothing was started") from error
+    except SystemExit as error:
+        if type(error) is not SystemExit:  # a signal that came meanwhile, and not the file
+            raise
+        hint = "let it declare the app and no more: it is imported, and the words behind `runnel` are not for it"
+        raise NoApp(str(path), f"{_at(error, path)}it ends the program: {_said_by(error)}", hint=hint) from None
     apps = {id(each): each for each in vars(module).values() if isinstance(each, App)}
     if len(apps) != 1:
         found = "it makes no App" if not apps else f"it makes {len(apps)} Apps"
         raise NoApp(str(path), found, hint='one file, one app: app = App("shop")')
     return next(iter(apps.values()))
+
+
+def _check_name(path: Path) -> None:
+    """It takes the place of the other module: whoever imports that one, now or later, would find the app."""
+    if path.stem in OTHERS or _installed(path.stem) not in (None, path.resolve()):
+        hint = f"give the file another name, such as {path.stem.strip('_')}_app.py"
+        raise NoApp(str(path), f"Python has another module of this name, {path.stem}", hint=hint)
+
+
+def _installed(name: str) -> Path | None:
+    """The file of the module that is installed under this name."""
+    found = PathFinder.find_spec(name, INSTALLED)
+    return Path(found.origin).resolve() if found is not None and found.origin is not None else None
+
+
+def _said_by(ended: SystemExit) -> str:
+    return f"exit code {ended.code or 0}" if ended.code is None or isinstance(ended.code, int) else str(ended.code)
 
 
 def _told(error: Exception, path: Path) -> str:
@@ -54,7 +81,7 @@ def _told(error: Exception, path: Path) -> str:
     return f"{_at(error, path)}{type(error).__name__}: {error}"
 
 
-def _at(error: Exception, path: Path) -> str:
+def _at(error: BaseException, path: Path) -> str:
     """The line of the user's own file."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]

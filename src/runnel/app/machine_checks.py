@@ -90,4 +90,4 @@ def disk(what: str, directory: Path) -> Finding:
 
 def existing(path: Path) -> Path:
     """It, or the nearest directory above that is there."""
-    return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    return next(each for each in (path.absolute(), *path.absolute().parents) if os.path.exists(each))

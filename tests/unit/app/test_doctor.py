@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from runnel.files import DiskFiles
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import Place
 
+NOBODY = 65_534
 NOW = 1_767_225_600_000
 APP = """
 from runnel import App
@@ -75,6 +78,43 @@ def test_a_file_that_is_no_app(broker, tmp_path):
     file.write_text("1 / 0")
     check = found(Patient(file, broker.bootstrap, tmp_path))["app"]
     assert (check.mark, "ZeroDivisionError" in check.found) == (Mark.WRONG, True)
+
+
+def test_what_a_file_prints_is_no_part_of_what_is_found(broker, tmp_path, capsys):
+    file = tmp_path / "app.py"
+    file.write_text(f"print('hello')\n{APP}")
+    assert found(Patient(file, broker.bootstrap, tmp_path))["app"].mark is Mark.WELL
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_a_file_that_ends_the_program_does_not_end_the_doctor(broker, tmp_path):
+    file = tmp_path / "app.py"
+    file.write_text("import sys\nsys.exit(f'usage: {sys.argv[0]} TOPIC')")
+    checks = found(Patient(file, broker.bootstrap, tmp_path))
+    assert (checks["app"].mark, "line 2: it ends the program: usage" in checks["app"].found) == (Mark.WRONG, True)
+    assert checks["broker"].mark is Mark.WELL
+
+
+def test_a_directory_that_others_may_not_look_into(broker, file):
+    """As where a service runs as a user of its own."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        data = Path(home, "data")
+        data.mkdir()
+        DiskFiles().lock(str(data / "lock")).release()
+        app = Path(home, "shop.py")
+        app.write_text(APP)
+        os.chmod(home, 0o755)
+        os.chmod(data, 0)
+        os.seteuid(NOBODY if user == 0 else user)
+        try:
+            checks = list(examine(Patient(app, broker.bootstrap, data)))
+            deeper = list(examine(Patient(None, broker.bootstrap, data / "deeper")))
+        finally:
+            os.seteuid(user)
+            os.chmod(data, 0o700)
+    for each in (checks, deeper):
+        assert "ask as the user who runs the app" in [check.hint for check in each if check.mark is Mark.WRONG]
 
 
 def test_settings_that_are_none(broker, tmp_path):
