@@ -55,7 +55,8 @@ class Handover:
         self._let_go, self.waits_for_a_start = _id(self.query), False
         self.query.stop()
         logger.info("%s has stopped: a copy of it is about to take its place", self.query.name)
-        self._rebuilds.release()
+        if self._rebuilds.is_asked:  # who asked may have given up: a batch takes its time
+            self._rebuilds.release()
         return True
 
     def _begin_again(self) -> bool:
@@ -63,6 +64,7 @@ class Handover:
         if is_another and last_code(self.query.place.directory_of(self.query.name)) != self._code:
             self._wait("a new copy, of other code than this process has loaded, has taken its place")
             return False
+        self._rebuilds.take_over()
         try:
             self.query = self._again()
         except NoLongerFits as error:

@@ -87,6 +87,10 @@ class Rebuilds:
     def release(self) -> None:
         replace_file(DISK, str(self._released), b"")
 
+    def take_over(self) -> None:
+        """The view is written again: who asks from now on must wait until it is let go again."""
+        self._released.unlink(missing_ok=True)
+
     def settle(self) -> bool:
         """If nobody is at it: do what was decided, and take back what was asked. False while somebody is."""
         if not self.directory.exists():

@@ -17,9 +17,12 @@ class Query:
     place: Any
     name: str = "pages"
     stops: int = 0
+    meanwhile: Any = None
 
     def stop(self) -> None:
         self.stops += 1
+        if self.meanwhile is not None:
+            self.meanwhile()
 
 
 @pytest.fixture
@@ -65,3 +68,32 @@ def test_a_query_goes_on_when_nobody_asks_any_more(query, tmp_path):
     lock = DiskFiles().lock(str(tmp_path / "rebuilds" / "pages" / "lock"))
     assert lock is not None, "the lock is free again"
     lock.release()
+
+
+def test_what_was_let_go_for_one_who_gave_up_is_not_taken_for_let_go_by_the_next(query):
+    """The batch under way takes its time, and by its end another one rebuilds, who has not asked for anything yet."""
+    handover = Handover(query, "code", lambda: query)
+    rebuilds = Rebuilds(query.place, query.name)
+    with rebuilds.owned():
+        rebuilds.ask()
+        query.meanwhile = rebuilds.take_back
+        assert handover.look()
+        assert not rebuilds.is_released
+        assert handover.look()
+        assert not handover.is_away
+        assert not rebuilds.is_released
+        rebuilds.ask()
+        query.meanwhile = None
+        assert handover.look()
+        assert (handover.is_away, rebuilds.is_released) == (True, True)
+
+
+def test_a_query_that_begins_again_is_no_longer_let_go(query, rebuilds):
+    """Who asked has given up in the moment in which it was told, and another one has taken the lock."""
+    handover = Handover(query, "code", lambda: query)
+    rebuilds.ask()
+    handover.look()
+    (rebuilds.directory / "release").unlink()
+    assert rebuilds.is_released
+    assert handover.look()
+    assert (handover.is_away, rebuilds.is_released) == (False, False)
