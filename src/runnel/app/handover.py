@@ -8,25 +8,32 @@ the app, since this process has loaded the code of before. The other queries go 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from runnel.app.code import last_code
 from runnel.app.rebuilds import Rebuilds
-from runnel.errors import Transient
+from runnel.errors import RunnelError, Transient
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.errors import NoLongerFits
 from runnel.pipeline.query import Query
 
 logger = logging.getLogger(__name__)
 
+LOOK_FOR_OLD_EVERY = 3600.0  # seconds, whether the time of a copy that is kept is over
+
 
 class Handover:
     """Of one query, which runs this `code`. `again` makes another one of the same output, and starts it."""
 
-    def __init__(self, query: Query, code: str, again: Callable[[], Query]) -> None:
+    def __init__(
+        self, query: Query, code: str, again: Callable[[], Query], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.query = query
         self._code = code
         self._again = again
+        self._clock = clock
+        self._looked_for_old = clock()  # at the start of the app it is looked for
         self._rebuilds = Rebuilds(query.place, query.name)
         self._let_go: str | None = None  # the id of the checkpoint that it had
         self.waits_for_a_start = False  # of the app
@@ -39,6 +46,7 @@ class Handover:
     def look(self) -> bool:
         """Whether the query has changed: let go, or begun again."""
         if self._let_go is None:
+            self._remove_what_is_old()
             return self._let_go_if_asked()
         try:
             is_settled = self._rebuilds.settle()
@@ -58,6 +66,16 @@ class Handover:
         if self._rebuilds.is_asked:  # who asked may have given up: a batch takes its time
             self._rebuilds.release()
         return True
+
+    def _remove_what_is_old(self) -> None:
+        """The copy that was kept, when its time is over: an app may run for long."""
+        if self._clock() - self._looked_for_old < LOOK_FOR_OLD_EVERY:
+            return
+        self._looked_for_old = self._clock()
+        try:
+            self._rebuilds.remove_when_old()
+        except (RunnelError, OSError) as error:  # it is in nobody's way
+            logger.warning("%s: the copy that was kept cannot be removed now: %s", self.query.name, error)
 
     def _begin_again(self) -> bool:
         is_another = _id(self.query) != self._let_go

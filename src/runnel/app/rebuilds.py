@@ -126,11 +126,25 @@ class Rebuilds:
         """Of its checkpoint and its state."""
         return size_of(self.directory / OLD) + size_of(self.directory / "queries")
 
+    def remove_when_old(self) -> None:
+        """While the app runs: not while somebody rebuilds or rolls back, who may need it."""
+        if not self._is_old or (lock := self._try()) is None:
+            return
+        try:
+            if self.swap.plan is None:  # what was decided needs it
+                self.remove_if_old()
+        finally:
+            lock.release()
+
     def remove_if_old(self) -> None:
-        if (until := self.kept_until) is not None and until < time.time() * 1000:
+        if self._is_old:
             logger.info(
                 "%s: the copy that was kept is removed, its time being over: %s", self.name, freed(self.remove())
             )
+
+    @property
+    def _is_old(self) -> bool:
+        return (until := self.kept_until) is not None and until < time.time() * 1000
 
     def remove(self) -> int:
         """The copy that is kept, or was made by half; how many bytes of checkpoint and state that were."""

@@ -1,12 +1,13 @@
 """What a running app does when one of its views is rebuilt, without Spark."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from runnel import App
-from runnel.app.handover import Handover
+from runnel.app.handover import LOOK_FOR_OLD_EVERY, Handover
 from runnel.app.rebuilds import Rebuilds
 from runnel.app.runner import Running, place_of
 from runnel.files import DiskFiles
@@ -97,3 +98,24 @@ def test_a_query_that_begins_again_is_no_longer_let_go(query, rebuilds):
     assert rebuilds.is_released
     assert handover.look()
     assert (handover.is_away, rebuilds.is_released) == (False, False)
+
+
+def test_a_copy_whose_time_is_over_is_removed_while_the_app_runs(query):
+    now = [0.0]
+    handover = Handover(query, "code", lambda: query, clock=lambda: now[0])
+    rebuilds = Rebuilds(query.place, query.name)
+    old = rebuilds.directory / "old"
+    old.mkdir(parents=True)
+    kept = rebuilds.directory / "kept.json"
+    for until, is_left in ((99_999_999_999_999, True), (1, False)):
+        kept.write_text(json.dumps({"until": until, "checkpoint": "1"}))
+        now[0] += LOOK_FOR_OLD_EVERY - 1
+        handover.look()
+        assert old.exists()
+        with rebuilds.owned():  # by one who may want it
+            now[0] += 1
+            handover.look()
+        assert old.exists()
+        now[0] += LOOK_FOR_OLD_EVERY
+        handover.look()
+        assert (old.exists(), kept.exists()) == (is_left, is_left)
