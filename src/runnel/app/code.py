@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from types import CodeType, EllipsisType
+from types import CodeType, EllipsisType, ModuleType
 from typing import Any
 
+from runnel.graph.body import function_of
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
 from runnel.pipeline.shipping import imported_from
@@ -19,7 +22,7 @@ PLAIN = str | bytes | int | float | complex | bool | EllipsisType | None
 def code_of(output: Derived | View) -> str:
     """A digest. It is that of the moment, so it should be asked for when the app was just loaded."""
     digest = hashlib.sha256()
-    module = sys.modules.get(output.body.__module__)
+    module = sys.modules.get(function_of(output.body).__module__)
     if file := getattr(module, "__file__", None):
         own = Path(file).resolve()
         for path in sorted({own, *imported_from(own.parent).values()}):
@@ -27,6 +30,11 @@ def code_of(output: Derived | View) -> str:
     for part in _parts(output.body):
         digest.update(part.encode())
     return digest.hexdigest()
+
+
+def modules_of(outputs: Iterable[Derived | View]) -> set[ModuleType]:
+    """Where their bodies are written."""
+    return {sys.modules[function_of(output.body).__module__] for output in outputs}
 
 
 def keep_code(directory: Path, code: str) -> None:
@@ -44,6 +52,9 @@ def last_code(directory: Path) -> str | None:
 
 def _parts(body: Any) -> list[str]:
     """Of a function that was made by another, what tells it from its sisters."""
+    if isinstance(body, partial):
+        given = (*body.args, *sorted(body.keywords.items()))
+        return [*_parts(body.func), *map(_text, given)]
     code = getattr(body, "__code__", None)
     cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or ()]
     plain = [_text(each) for each in cells if isinstance(each, PLAIN | tuple | frozenset)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from runnel.app.app import App
 from runnel.app.beginnings import Topics, begin_where_it_began, tables_of_before, topics_of, topics_of_before
-from runnel.app.code import code_of, keep_code, last_code
+from runnel.app.code import code_of, keep_code, last_code, modules_of
 from runnel.app.offering import offered
 from runnel.app.rebuilds import Rebuilds, freed, size_of
 from runnel.app.runner import LOCK, Running, place_of
@@ -162,7 +161,7 @@ class Rebuild:
 
     def _query(self, spark: Session) -> CopyQuery:
         """On what an earlier rebuild has left, if it was of the same code."""
-        ship(spark, {sys.modules[output.body.__module__] for output in self._app.graph.outputs})
+        ship(spark, modules_of(self._app.graph.outputs))
         directory = self._rebuilds.directory
         place = replace(self._place, directory=directory, follow=str(directory / FOLLOWED), suffix=".rebuild")
         own = place.directory_of(self._output.name)

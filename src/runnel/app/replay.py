@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from runnel.app.app import App
-from runnel.app.code import code_of
+from runnel.app.code import code_of, modules_of
 from runnel.app.offering import offered
 from runnel.app.runner import Running, place_of
 from runnel.app.trouble import Kept
@@ -160,7 +159,7 @@ class Replay:
         spark = fitted(given) if given is not None else self._spark()
         try:
             when_started()
-            ship(spark, {sys.modules[output.body.__module__] for output in self._app.graph.outputs})
+            ship(spark, modules_of(self._app.graph.outputs))
             known = offered(self._app, self._output, spark, self._place)
             with body_of(self._output):
                 query = ReplayQuery(spark, self._place, self._output, known)

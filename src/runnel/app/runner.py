@@ -7,14 +7,13 @@ other store.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from runnel.app.app import App
 from runnel.app.capturing import Captures, looked_for, make_topics
-from runnel.app.code import code_of, keep_code
+from runnel.app.code import code_of, keep_code, modules_of
 from runnel.app.handover import Handover
 from runnel.app.observation import observation
 from runnel.app.progress import AppProgress, State
@@ -224,7 +223,7 @@ class Runner:
                 query.checkpoint = Checkpoint(query.place.checkpoint_of(query.name))
 
     def _build(self, spark: Session, place: Place) -> None:
-        ship(spark, {sys.modules[output.body.__module__] for output in self._app.graph.outputs})
+        ship(spark, modules_of(self._app.graph.outputs))
         for output in self._app.graph.outputs:
             self.queries.append(self._query(spark, place, output))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from runnel.graph.errors import InvalidDeclaration
@@ -51,3 +52,10 @@ def check_body(body: object, inputs: tuple[Input, ...], where: str) -> None:
             f"does not take the {len(inputs)} inputs of the decorator: {error}",
             hint="one parameter for each input, in the same order",
         ) from None
+
+
+def function_of(body: Any) -> Any:
+    """What is called in the end: of a partial, whose own module is Python's, the function that it was made of."""
+    while isinstance(body, partial):
+        body = body.func
+    return body

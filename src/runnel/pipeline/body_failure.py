@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from runnel.errors import RunnelError
+from runnel.graph.body import function_of
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
 from runnel.pipeline.errors import BodyFailed
@@ -58,5 +59,5 @@ def _line(error: Exception) -> str | None:
 
 def home(output: Derived | View) -> str:
     """Where the body itself stands."""
-    code = getattr(output.body, "__code__", None)
+    code = getattr(function_of(output.body), "__code__", None)
     return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(output.body)

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from runnel import App
-from runnel.app.code import code_of
+from runnel.app.code import code_of, modules_of
 
 APP = """
 from runnel import App
@@ -50,6 +51,14 @@ def among(pages):
     return lambda clicks: clicks in pages
 
 
+def has(page, clicks, *, times=1):
+    return clicks.count(page) == times
+
+
+def has_not(page, clicks):
+    return page not in clicks
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -59,7 +68,28 @@ def among(pages):
         (among(("EUR", 1)), among(("EUR", 2))),
         (among(frozenset({"EUR", "USD"})), among(frozenset({"EUR", "GBP"}))),
         (among("EUR"), among("USD")),
+        (partial(has, "EUR"), partial(has, "USD")),
+        (partial(has, "EUR"), partial(has, "EUR", times=2)),
+        (partial(has, "EUR"), partial(has_not, "EUR")),
     ],
 )
 def test_what_a_body_compares_with_tells_it_from_its_sisters(one, other):
     assert code_with(one) != code_with(other)
+
+
+def test_a_partial_is_of_the_file_of_its_function(tmp_path):
+    path = tmp_path / "shop.py"
+    found = []
+    for number in (1, 2):
+        head = f"from functools import partial\nNUMBER = {number}\n"
+        path.write_text(head + APP.replace("(among(pages))", "(partial(lambda pages, clicks: NUMBER, pages))"))
+        found.append(digest(path, seed=1))
+    assert found[0] != found[1]
+
+
+def test_the_module_of_a_partial_s_function_is_shipped_and_not_python_s_own():
+    app = App("shop")
+    app.view(app.stream("clicks", schema="page string"), key="page", name="pages")(
+        partial(partial(has, "EUR"), times=2)
+    )
+    assert modules_of(app.graph.outputs) == {sys.modules[__name__]}
