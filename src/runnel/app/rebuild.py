@@ -317,26 +317,38 @@ class Rebuild:
 
     def _come_up(self, spark: Session, query: CopyQuery, least: Positions) -> Rebuilt | None:
         kept = Kept(query)
-        store = self._place.store()
         rest: Marker | None = None  # where the view stands, once it does
         reported = time.monotonic()
+        is_troubled = False
         with Peace(self._rebuilds, self._running.data) as peace:
             while not self._stopping.wait(LOOK_EVERY):
                 if (gone := ended(spark)) is not None:
                     raise gone
                 kept.look()
-                shown = rest or self._follow(self._shown)
                 if time.monotonic() - reported >= REPORT_EVERY:
                     reported = time.monotonic()
                     logger.info("%s, the new copy: %s", query.name, query.totals)
-                if not _has_come_to(store.copy_marker(query.name), {**least, **_of_topics(shown)}, self._inputs):
+                try:
+                    has_come = self._has_come_up(rest, least)
+                    if has_come and rest is None and peace.is_granted():
+                        rest = self._follow(self._at_rest)
+                        has_come = False  # the app may have done one more batch meanwhile
+                except Transient as error:
+                    if not is_troubled:
+                        logger.warning("%s, the new copy, waits, and goes on by itself: %s", query.name, error)
+                    is_troubled = True
                     continue
-                if rest is not None:
+                is_troubled = False
+                if has_come and rest is not None:
                     query.stop()
                     return self._swap(query)
-                if peace.is_granted():  # the app may have done one more batch meanwhile
-                    rest = self._follow(self._at_rest)
         return None
+
+    def _has_come_up(self, rest: Marker | None, least: Positions) -> bool:
+        """To where the view is: at rest, or by now."""
+        shown = rest or self._follow(self._shown)
+        ends = {**least, **_of_topics(shown)}
+        return _has_come_to(self._place.store().copy_marker(self._output.name), ends, self._inputs)
 
     def _swap(self, query: CopyQuery) -> Rebuilt:
         old = size_of(self._place.directory_of(query.name))

@@ -1,11 +1,13 @@
 """How far a view is that is rebuilt, without Spark."""
 
 import json
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
 
 from runnel import App, Broker, Reading
+from runnel.app import rebuild as rebuild_module
 from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild
 from runnel.app.runner import Running, place_of
 from runnel.pipeline.checkpoint import Checkpoint
@@ -18,6 +20,7 @@ from runnel.pipeline.tables.partitions import Known, Partitions
 from runnel.pipeline.tables.told import Told, read_told
 from runnel.pipeline.tables.versions import Span, Versions
 from runnel.views import store
+from runnel.views.errors import StoreUnreachable
 
 VIEW = "pages"
 CHECKPOINT = "7c3e"
@@ -165,3 +168,43 @@ def test_what_the_kept_copy_had_planned_is_taken_back_before_anybody_can_go_on_w
 
 def die(*_):
     raise ConnectionError
+
+
+@dataclass
+class Copy:
+    """A copy that has come up to its view."""
+
+    name: str = VIEW
+    done: int = 0
+    totals: str = "4 batches"
+    is_active: bool = True
+    is_well: bool = True
+    failure: None = None
+    stops: list[str] = field(default_factory=list)
+
+    def stop(self) -> None:
+        self.stops.append("stopped")
+
+
+@pytest.mark.parametrize("asked", ["_shown", "_at_rest"])
+def test_a_store_that_is_away_for_a_while_does_not_end_a_rebuild(rebuild, monkeypatch, caplog, asked):
+    """It may have run for hours by then."""
+    answers = iter([StoreUnreachable("the store", "connection refused"), StoreUnreachable("the store", "starting up")])
+    ask = getattr(rebuild, asked)
+
+    def away_at_first():
+        if (error := next(answers, None)) is not None:
+            raise error
+        return ask()
+
+    copy = store.Marker(VIEW, 4, "of the copy", {"clicks": {"0": 0}})
+    monkeypatch.setattr(rebuild, asked, away_at_first)
+    monkeypatch.setattr(rebuild, "_swap", lambda query: "swapped")
+    monkeypatch.setattr(type(rebuild._place.store()), "copy_marker", lambda self, name: copy)
+    monkeypatch.setattr(rebuild_module, "ended", lambda spark: None)
+    query = Copy()
+    assert rebuild._come_up(None, query, {}) == "swapped"
+    assert query.stops == ["stopped"]
+    waits = [each.getMessage() for each in caplog.records if "waits, and goes on by itself" in each.getMessage()]
+    assert len(waits) == 1
+    assert "connection refused" in waits[0]
