@@ -13,7 +13,7 @@ from typing import Any
 from runnel.graph.body import function_of
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
-from runnel.pipeline.shipping import imported_from
+from runnel.pipeline.shipping import beside
 
 FILE = "code"  # beside the checkpoint: where that goes, it goes
 PLAIN = str | bytes | int | float | complex | bool | EllipsisType | None
@@ -25,7 +25,7 @@ def code_of(output: Derived | View) -> str:
     module = sys.modules.get(function_of(output.body).__module__)
     if file := getattr(module, "__file__", None):
         own = Path(file).resolve()
-        for path in sorted({own, *imported_from(own.parent).values()}):
+        for path in sorted({own, *beside(own).values()}):
             digest.update(path.read_bytes())
     for part in _parts(output.body):
         digest.update(part.encode())
