@@ -17,7 +17,7 @@ from runnel.graph.avro import NoAvro, read_avro_schema
 from runnel.graph.ddl import NoSchema, read_schema
 from runnel.graph.envelope import ENVELOPE, envelope_fields
 from runnel.graph.errors import InvalidDeclaration
-from runnel.graph.types import Array, Field, Map, Simple, Struct, Type
+from runnel.graph.types import Array, Field, Map, Simple, Struct, Type, quoted
 
 TIME_UNITS = ("ms", "us", "ns")
 DECIMALS = ("precise", "string", "double")  # Debezium's decimal.handling.mode
@@ -110,15 +110,39 @@ def columns_of(schema: object, where: str) -> Columns:
             return Columns(schema, (Field(VALUE, Simple("string"), nullable=False),))
         case Raw():
             return Columns(schema, (Field(VALUE, Simple("binary"), nullable=False),))
-    if callable(getattr(schema, "toDDL", None)):
-        ddl: Any = schema
-        return _json(Json(ddl.toDDL()), where)
+    if callable(getattr(schema, "jsonValue", None)):
+        struct: Any = schema
+        return _json(Json(_listed(struct.jsonValue())), where)
     raise InvalidDeclaration(
         where,
         "schema",
         f"is a {type(schema).__name__}",
         hint='give columns such as "page string, at timestamp", or Json, Avro, Debezium, Text or Raw of runnel',
     )
+
+
+def _listed(struct: Any, between: str = " ") -> str:
+    """The columns of PySpark's type, from the JSON of it: its own `toDDL` asks a JVM, which is not there yet."""
+    if not isinstance(struct, dict) or struct.get("type") != "struct":
+        return str(struct)
+    fields = [
+        f"{quoted(each['name'])}{between}{_ddl(each['type'])}{'' if each['nullable'] else ' NOT NULL'}"
+        for each in struct["fields"]
+    ]
+    return ", ".join(fields)
+
+
+def _ddl(kind: Any) -> str:
+    match kind:
+        case {"type": "array", "elementType": element}:
+            return f"array<{_ddl(element)}>"
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return f"map<{_ddl(key)},{_ddl(value)}>"
+        case {"type": "struct"}:
+            return f"struct<{_listed(kind, ':')}>"
+        case {"type": str(name)}:
+            return name
+    return str(kind)
 
 
 def _json(schema: Json, where: str) -> Columns:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql import types as t
 
 from runnel import App, Avro, Raw, Reading, Text, Writing
 from runnel.graph import Cycle, EventTime, InvalidDeclaration, NameTaken
@@ -50,12 +51,31 @@ def test_avro_has_the_columns_of_its_record(app):
     assert app.stream("clicks", schema=schema).columns.names == ["page"]
 
 
-def test_a_schema_of_pyspark_is_taken_without_importing_it(app):
-    class StructType:
-        def toDDL(self):  # noqa: N802
-            return "page STRING,at TIMESTAMP"
+def test_a_schema_of_pyspark_is_taken_before_spark_has_started(app):
+    place = t.StructType([t.StructField("x`y", t.IntegerType(), nullable=False)])
+    schema = (
+        t.StructType()
+        .add("page", t.StringType(), nullable=False)
+        .add("the price", t.DecimalType(10, 2))
+        .add("n", t.LongType())
+        .add("small", t.ArrayType(t.ShortType()))
+        .add("places", t.MapType(t.StringType(), place))
+        .add("at", t.TimestampType())
+        .add("local", t.TimestampNTZType())
+        .add("code", t.CharType(3))
+    )
+    expected = (
+        "page string not null, `the price` decimal(10,2), n long, small array<smallint>, "
+        "places map<string, struct<`x``y`: int not null>>, at timestamp, local timestamp_ntz, code string"
+    )
+    clicks = app.stream("clicks", schema=schema, time="at", late="1 second")
+    assert clicks.columns.fields == app.stream("the-same", schema=expected).columns.fields
 
-    assert app.stream("clicks", schema=StructType()).columns.names == ["page", "at"]
+
+def test_a_type_of_pyspark_that_is_no_schema_here(app):
+    variant = t.StructType([t.StructField("v", t.VariantType())])
+    assert "variant is no type of a column here" in refused(lambda: app.stream("clicks", schema=variant))
+    assert 'stream "clicks": schema' in refused(lambda: app.stream("clicks", schema=t.StringType()))
 
 
 def test_a_body_stays_callable(app, clicks):
