@@ -19,7 +19,7 @@ from runnel.app.capture_options import CaptureOptions, options_of
 from runnel.app.captured import Captured, check_given, row_filters, selection_of
 from runnel.capture.selection import RowFilter
 from runnel.graph.alert import Alert, AlertRule, rules
-from runnel.graph.body import Function, check_body, checked_inputs
+from runnel.graph.body import Function, check_body, check_called, checked_inputs
 from runnel.graph.derived import Derived, Writing
 from runnel.graph.errors import InvalidDeclaration, NameTaken
 from runnel.graph.event_time import EventTime, event_time
@@ -135,6 +135,8 @@ class App:
         which the function raises stops the query; with `on_error="reject"` it goes to `<topic>.rejected`.
         """
 
+        check_called(inputs, "view")
+
         def declare(body: Function) -> View:
             chosen = name or _name_of(body)
             where = f'view "{chosen}"'
@@ -226,6 +228,8 @@ class App:
     def _derive_stream(
         self, inputs: tuple[object, ...], key: object, times: Times, writing: Writing
     ) -> Callable[[Function], Derived]:
+        check_called(inputs, "stream")
+
         def declare(body: Function) -> Derived:
             name = _name_of(body)
             where = f'stream "{name}"'

@@ -19,6 +19,14 @@ def checked_inputs(inputs: tuple[object, ...], where: str) -> tuple[Input, ...]:
     return tuple(_input(each, number, where) for number, each in enumerate(inputs, 1))
 
 
+def check_called(inputs: tuple[object, ...], decorator: str) -> None:
+    """The decorator was called with what it needs: on a function itself it would declare nothing, without a word."""
+    if len(inputs) == 1 and callable(inputs[0]) and not isinstance(inputs[0], Readable):
+        name = getattr(inputs[0], "__name__", type(inputs[0]).__name__)
+        hint = f"pass the streams and tables that it reads: @app.{decorator}(clicks, ...)"
+        raise InvalidDeclaration(f'{decorator} "{name}"', "inputs", "are missing", hint=hint)
+
+
 def _input(given: object, number: int, where: str) -> Input:
     if isinstance(given, Input):
         return given

@@ -271,6 +271,17 @@ def test_an_input_that_is_none(app):
     )
 
 
+def test_a_decorator_without_its_inputs_is_told_at_once(app, clicks):
+    def pages(clicks):
+        return clicks
+
+    assert refused(lambda: app.view(pages)) == (
+        'view "pages": inputs are missing (pass the streams and tables that it reads: @app.view(clicks, ...))'
+    )
+    assert refused(lambda: app.stream(pages)).startswith('stream "pages": inputs are missing')
+    assert app.stream(app.stream(clicks)(pages)) is not None  # what was derived can be called, and read
+
+
 def test_inputs_are_not_forgotten(app):
     def pages():
         return None
