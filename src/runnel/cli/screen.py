@@ -192,17 +192,19 @@ def _taken(descriptor: int) -> Iterator[tuple[TextIO, int]]:
 
 @contextmanager
 def _printed(said: int, console: Console) -> Iterator[None]:
-    """Lines from the pipe, above the screen, by a thread."""
+    """Lines from the pipe, above the screen, by a thread. When the terminal is gone, they are dropped: nobody may have
+    to wait for a pipe that is full.
+    """
     ending = threading.Event()
 
     def serve() -> None:
         rest = b""
         while not ending.is_set():
             if select.select([said], [], [], LOOK_EVERY)[0]:
-                rest = _print_lines(console, rest + _read(said))
+                rest = _printed_lines(console, rest + _read(said))
         while more := _read(said):
             rest += more
-        _print_lines(console, rest + b"\n" if rest else b"")
+        _printed_lines(console, rest + b"\n" if rest else b"")
 
     thread = threading.Thread(target=serve, name="runnel-screen", daemon=True)
     thread.start()
@@ -220,9 +222,11 @@ def _read(said: int) -> bytes:
     return b""
 
 
-def _print_lines(console: Console, text: bytes) -> bytes:
+def _printed_lines(console: Console, text: bytes) -> bytes:
     """What is left: a line that has not ended."""
     *lines, rest = text.split(b"\n")
-    for line in lines:
-        console.print(Text(printable(line.decode(errors="backslashreplace").rstrip("\r").expandtabs())), soft_wrap=True)
+    with suppress(OSError):
+        for line in lines:
+            shown = printable(line.decode(errors="backslashreplace").rstrip("\r").expandtabs())
+            console.print(Text(shown), soft_wrap=True)
     return rest

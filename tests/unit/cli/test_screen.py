@@ -174,3 +174,37 @@ def test_what_is_no_terminal_gets_no_screen():
     )
     assert done.stderr.splitlines()[0] == "said by the log"
     assert "is off" in done.stderr
+
+
+LONG_LIVED = """
+import os, sys
+from runnel.cli.screen import screen
+
+with screen(wanted=True):
+    print("has begun", flush=True)
+    sys.stdin.read()
+    for _ in range(5_000):
+        os.write(2, b"said to nobody, and longer than a pipe takes\\n")
+    print("goes on", flush=True)
+"""
+
+
+def test_when_the_terminal_is_gone_nobody_waits_for_it():
+    """As after `runnel up shop.py & disown`, when its window is closed."""
+    parent, child = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-c", LONG_LIVED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=child,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(child)
+    try:
+        assert program.stdout.readline() == b"has begun\n"
+        os.close(parent)
+        said, _ = program.communicate(timeout=60)
+    finally:
+        program.kill()
+        program.wait()
+    assert said == b"goes on\n"
