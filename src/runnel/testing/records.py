@@ -132,6 +132,9 @@ def _json(value: Any) -> str:
 
 def _time(sent: Sent, noun: Declared) -> datetime:
     """Of the record: as it is given, or that of the event, so that nothing depends on when the test runs."""
+    if "_timestamp" in sent.about and not isinstance(sent.about["_timestamp"], str | datetime):
+        hint = 'write one such as "12:00:10", or give a datetime'
+        raise Mistake(f"{noun}: the _timestamp of a record is {sent.about['_timestamp']!r}", hint=hint)
     value = sent.value if isinstance(sent.value, Mapping) else {}
     event = value.get(noun.time.column) if isinstance(noun, Stream) and noun.time is not None else None
     found = sent.about.get("_timestamp", event)

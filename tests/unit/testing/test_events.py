@@ -169,6 +169,12 @@ def test_mistakes_of_rows_name_what_is_wrong(app, clicks, customers):
         (delete(customers, id=1, name="Ann"), customers, 'table "customers" is not keyed by name (give the key'),
         (delete("clicks", page="tea"), clicks, 'stream "clicks" has no rows that can be deleted (delete() is'),
         (row(timed, n=1), timed, 'stream "timed" has its event times from its records, and a row has none (say when'),
+        (
+            row(clicks, _timestamp=MIDNIGHT),
+            clicks,
+            f'stream "clicks": the _timestamp of a record is {MIDNIGHT} (write ',
+        ),
+        (row(timed, n=1, _timestamp=None), timed, 'stream "timed": the _timestamp of a record is None (write one such'),
         (row(avro, page="tea"), avro, 'stream "plain": a row does not fit its Avro schema: '),
     ):
         with pytest.raises(Mistake) as told:
