@@ -34,6 +34,11 @@ class Database(Protocol):
     @property
     def bytes_type(self) -> str: ...
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is what is found at the address by now: a file may have been replaced or removed."""
+        ...
+
     def dialect(self, layout: Layout) -> Dialect:
         """InvalidDeclaration if this database, of all, cannot have such a table."""
         ...

@@ -137,6 +137,8 @@ class SqlReader:
     @contextmanager
     def _moment(self) -> Iterator[Moment]:
         try:
+            if self._database is not None and not self._database.is_current:
+                self.close()
             if self._database is None:
                 self._database = self._connect()
             with self._database.reading(self._name):

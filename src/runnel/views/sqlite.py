@@ -72,6 +72,7 @@ class SqliteDatabase:
         self.store = path
         self.identity = f"process {os.getpid()} on {socket.gethostname()}"
         self._patience = patience
+        self._file = _identity(path) if read_only else None
         with self._telling():
             self._connection = _open(path, patience, read_only)
         try:
@@ -79,6 +80,11 @@ class SqliteDatabase:
         except BaseException:
             self._connection.close()
             raise
+        self._file = self._file if read_only else _identity(path)  # which is made by then
+
+    @property
+    def is_current(self) -> bool:
+        return _identity(self.store) == self._file
 
     def dialect(self, layout: Layout) -> Dialect:
         return Dialect(
@@ -212,6 +218,15 @@ def _open(path: str, patience: float, read_only: bool) -> sqlite3.Connection:
         _make_directory(path)
     name = f"file:{urllib.parse.quote(path)}?mode={'ro' if read_only else 'rwc'}"
     return sqlite3.connect(name, uri=True, isolation_level=None, timeout=patience, check_same_thread=False)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file it is; None if there is none that can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_directory(path: str) -> None:

@@ -14,7 +14,7 @@ from runnel.views.catalog import Catalog, make_catalog
 from runnel.views.changes import DELETE, INSERT, UPDATE
 from runnel.views.database import Database
 from runnel.views.declaration import Kept, check_owner, migrated
-from runnel.views.errors import Fenced, NameTaken, NotClaimed, StoreLocked, StoreUnreachable
+from runnel.views.errors import Fenced, NameTaken, NotClaimed, StoreLocked, StoreRefused, StoreUnreachable
 from runnel.views.layout import Layout
 from runnel.views.statements import Statements
 from runnel.views.store import Applied, Keep, Marker, Rows
@@ -203,6 +203,12 @@ class SqlWriter:
         try:
             if self._database is None:
                 self._database = self._connect()
+            elif not self._database.is_current:  # what is written there, nobody would find
+                raise StoreRefused(
+                    self._database.store,
+                    "its file was replaced or removed while it was written to",
+                    hint="put it back; or start the app again, and it tells what can be done",
+                )
             yield self._database
         except StoreUnreachable:
             self.close()

@@ -1,4 +1,5 @@
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from runnel.views.errors import NameTaken, StoreFull, StoreLocked, StoreRefused
+from runnel.views.errors import NameTaken, StoreFull, StoreLocked, StoreRefused, UnknownView
 from runnel.views.sqlite import CACHE_KIB, LARGE_BATCH, LARGE_CACHE_KIB, SqliteStore
 from runnel.views.store import Declared, Marker
 
@@ -168,3 +169,42 @@ def sqlite_mode(path: Path) -> str:
         return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
     finally:
         connection.close()
+
+
+def test_a_reader_sees_the_file_that_is_there_now(store, path, tmp_path):
+    """As after a backup was put back: what was read before is another store."""
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        writer.apply(rows(2), marker(0))
+    shutil.copy(path, tmp_path / "backup")
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        writer.apply(rows(3), marker(1))
+    with store.reader("pages") as reader:
+        assert reader.count() == 3
+        (tmp_path / "backup").replace(path)
+        assert reader.count() == 2
+        path.unlink()
+        with pytest.raises(UnknownView):
+            reader.count()
+        with store.writer(PAGES, "q") as writer:
+            writer.claim()
+        assert reader.count() == 0
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_nothing_is_written_to_a_file_that_nobody_can_find_any_more(store, path, tmp_path, is_replaced):
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        writer.apply(rows(2), marker(0))
+    shutil.copy(path, tmp_path / "backup")
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        path.unlink()
+        if is_replaced:
+            (tmp_path / "backup").replace(path)
+        with pytest.raises(StoreRefused, match="its file was replaced or removed while it was written to"):
+            writer.apply(rows(3), marker(1))
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        assert writer.marker() == (marker(0) if is_replaced else None)
