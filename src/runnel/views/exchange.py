@@ -14,12 +14,15 @@ import hashlib
 import logging
 from itertools import count
 
+import pyarrow as pa
+
 from runnel.durable import durable
 from runnel.views.catalog import Catalog, make_catalog
 from runnel.views.changes import DELETE, INSERT, UPDATE
 from runnel.views.database import Database
 from runnel.views.declaration import Kept
 from runnel.views.errors import UnknownView
+from runnel.views.layout import Layout
 from runnel.views.statements import COPIES, Statements, log_table, quoted
 
 logger = logging.getLogger(__name__)
@@ -40,7 +43,7 @@ def exchange(database: Database, view: str, *, log_rows: int, now: int) -> None:
         shown, copy = catalog.find(view, hold=True), catalog.find(copy_of(view), hold=True)
         if shown is None or copy is None:
             raise UnknownView(database.store, view if shown is None else f"{view} (its copy)", catalog.names())
-        if shown.layout().key == copy.layout().key and shown.layout().schema.equals(copy.layout().schema):
+        if _have_the_same_columns(shown.layout(), copy.layout()):
             _exchange_rows(database, catalog, shown, copy, log_rows, now)
         else:
             _exchange_tables(database, catalog, shown, copy)
@@ -67,6 +70,16 @@ def drop(database: Database, view: str) -> bool:
             *(view, table, used, view, database.schema + quoted(table)),
         )
     return True
+
+
+def _have_the_same_columns(one: Layout, other: Layout) -> bool:
+    """In any order: a column that came later stands at the end of its table, and elsewhere in a copy."""
+    names = sorted(one.columns)
+    return one.key == other.key and names == sorted(other.columns) and _picked(one, names) == _picked(other, names)
+
+
+def _picked(layout: Layout, names: list[str]) -> list[pa.Field]:
+    return [layout.schema.field(name) for name in names]
 
 
 def _set_aside(database: Database, table: str) -> str:

@@ -74,6 +74,25 @@ def test_whoever_watches_is_told_the_difference_and_goes_on(shown):
     assert told(shown, 6) == [(6, "insert", "e", None, 1)]
 
 
+def test_columns_in_another_order_are_the_same_columns(shown):
+    """One that came later stands at the end of the view's table, and where it is declared in that of a copy."""
+    wider = Declared("clicks", ("page",), pa.schema([("city", pa.string()), *SCHEMA]))
+    with claimed(shown, wider):
+        pass
+    copied(shown, seen(("a", 1), ("b", 5), ("c", 3)).add_column(0, "city", pa.array(["Graz"] * 3)), wider)
+    shown.exchange("clicks")
+    with shown.reader("clicks") as reader:
+        assert [change.kind for change in reader.changes(3)] == ["update"] * 3
+        assert reader.rows().to_pylist() == [
+            {"page": p, "seen": n, "city": "Graz"} for p, n in zip("abc", (1, 5, 3), strict=True)
+        ]
+    shown.exchange("clicks")
+    with shown.reader("clicks") as reader:
+        assert reader.rows().to_pylist() == [
+            {"page": p, "seen": n, "city": None} for p, n in zip("abc", (1, 2, 3), strict=True)
+        ]
+
+
 def test_exchanged_twice_it_is_as_it_was(shown):
     copied(shown, seen(("a", 9), ("d", 4)))
     shown.exchange("clicks")
