@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker
 from runnel.pipeline import fitting
-from runnel.pipeline.errors import NoLongerFits
+from runnel.pipeline.errors import BodyFailed, NoLongerFits
 from runnel.pipeline.failure import told
 from runnel.pipeline.query import Query
+from runnel.views.errors import ViewChanged
 from tests.pipeline.scene import Scene, Sending
 
 SCHEMA = "id long, k int, n int, at timestamp"
@@ -230,3 +232,26 @@ def with_a_lambda(clicks):
 def test_a_lambda_fits_itself_though_spark_gives_its_variables_new_numbers(scene):
     scene.run(counted(with_a_lambda))
     scene.run(counted(with_a_lambda))
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("column", "error", "said"),
+    [
+        (lambda: F.lit("a"), ViewChanged, "its new column 'more' is never null"),
+        (lambda: F.row_number().over(Window.partitionBy("k").orderBy("n")), BodyFailed, "STREAMING_OUTPUT_MODE"),
+    ],
+    ids=["the store", "Spark"],
+)
+def test_what_cannot_be_kept_has_changed_nothing_and_can_be_declared_as_it_was(scene, column, error, said):
+    def counts(clicks):
+        return clicks.groupBy("k").agg(F.sum("n").alias("n"))
+
+    scene.run(counted(counts))
+    before = scene.rows("counts")
+    scene.send(10, Sending(seed=2, broken=0.0, back=0), ("clicks",))
+    with pytest.raises(error, match=said):
+        scene.run(counted(lambda clicks: counts(clicks).withColumn("more", column())))
+    assert scene.rows("counts") == before
+    scene.run(counted(counts))
+    assert scene.rows("counts") != before

@@ -8,23 +8,22 @@ view is kept, and told when it takes the view's place (`tables/told.py`).
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-
-from runnel.graph.inputs import CHANGE
 from runnel.pipeline.batch import Step
+from runnel.pipeline.query import Query
 from runnel.pipeline.steps.account import Account
 from runnel.pipeline.steps.collect import collect
 from runnel.pipeline.steps.keep import Keep, PassOver
 from runnel.pipeline.steps.untold import KeepUntold
 from runnel.pipeline.view_query import ViewQuery
-from runnel.views.store import Declared
 
 
 class CopyQuery(ViewQuery):
+    def check_fit(self) -> None:
+        """By its checkpoint alone: its table may be another one than the view's."""
+        Query.check_fit(self)
+
     def steps(self) -> tuple[Step, ...]:
-        kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
-        writer = self.place.store().copy_writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
+        writer = self.place.store().copy_writer(self.kept_as, self.name)
         writer.claim()
         self._writer = writer
         return collect, PassOver(writer), Account(self.specs, self.cluster), KeepUntold(self.specs), Keep(writer)

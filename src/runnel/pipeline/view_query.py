@@ -23,6 +23,8 @@ from runnel.pipeline.steps.keep import Keep, PassOver
 from runnel.pipeline.steps.publish import PublishAside
 from runnel.views.store import Declared, ViewWriter
 
+UPDATE, APPEND = "update", "append"
+
 
 class ViewQuery(Query):
     def __init__(self, spark: SparkSession, place: Place, view: View, known: Known) -> None:
@@ -43,7 +45,11 @@ class ViewQuery(Query):
     @cached_property
     def output_mode(self) -> str:
         """Spark refuses early results of session windows and outer joins: there a view shows what is closed."""
-        return "update" if self._allows("Update") else "append"
+        try:
+            self._check(UPDATE)
+        except AnalysisException:
+            return APPEND
+        return UPDATE
 
     def frame_to_run(self) -> DataFrame:
         return self.frame
@@ -55,9 +61,22 @@ class ViewQuery(Query):
         marker = self._writer.marker() if self._writer is not None else None
         return super().is_told(number) or (marker is not None and marker.batch >= number)
 
-    def steps(self) -> tuple[Step, ...]:
+    def check_fit(self) -> None:
+        """Also whether Spark can keep it, and whether the table in the store can follow: who is refused has changed
+        nothing, and can declare it as it was.
+        """
+        super().check_fit()
+        if self.output_mode == APPEND:
+            self._check(APPEND)
+        self.place.store().check(self.kept_as, self.name)
+
+    @property
+    def kept_as(self) -> Declared:
         kept = [field for field in to_arrow_schema(self.frame.schema, timezone="UTC") if field.name != CHANGE]
-        writer = self.place.store().writer(Declared(self.name, self._view.key, pa.schema(kept)), self.name)
+        return Declared(self.name, self._view.key, pa.schema(kept))
+
+    def steps(self) -> tuple[Step, ...]:
+        writer = self.place.store().writer(self.kept_as, self.name)
         writer.claim()
         self._writer = writer
         publisher = self.publisher()
@@ -89,13 +108,10 @@ class ViewQuery(Query):
         if self._writer is not None:
             self._writer.close()
 
-    def _allows(self, mode: str) -> bool:
+    def _check(self, mode: str) -> None:
+        """AnalysisException, if Spark cannot keep it in this mode."""
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         plan = self.frame._jdf.queryExecution().analyzed()
-        modes = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)
-        try:
-            jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, modes())
-        except AnalysisException:
-            return False
-        return True
+        modes = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())
+        jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, modes())

@@ -10,6 +10,7 @@ from dataclasses import replace
 from runnel.clock import Clock
 from runnel.views.catalog import Catalog
 from runnel.views.database import Database
+from runnel.views.declaration import check_owner, migrated
 from runnel.views.errors import UnknownView
 from runnel.views.exchange import copy_of, drop, exchange
 from runnel.views.layout import layout
@@ -32,6 +33,15 @@ class SqlStore(ABC):
 
     def writer(self, declared: Declared, query: str) -> SqlWriter:
         return SqlWriter(self._connect(declared.name), layout(declared), query, keep=self._keep, clock=self._clock)
+
+    def check(self, declared: Declared, query: str) -> None:
+        wanted = layout(declared)
+        with closing(self._read()) as database, database.reading():
+            catalog = Catalog(database)
+            kept = catalog.find(wanted.name) if catalog.is_there() else None
+        if kept is not None:
+            check_owner(kept, query)
+            migrated(kept.layout(), wanted)
 
     def copy_writer(self, declared: Declared, query: str) -> SqlWriter:
         copy = replace(layout(declared), name=copy_of(declared.name))

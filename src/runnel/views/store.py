@@ -213,6 +213,10 @@ class Store(Protocol):
         """Raises InvalidDeclaration; reaches the store only when the view is claimed."""
         ...
 
+    def check(self, declared: Declared, query: str) -> None:
+        """Whether a writer of the query could claim the view so: raises what `claim` would, and makes nothing."""
+        ...
+
     def copy_writer(self, declared: Declared, query: str) -> ViewWriter:
         """Of a copy of the view, beside it, which has no change log."""
         ...

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from runnel.views.errors import InvalidDeclaration, NameTaken, NullKey, ViewChanged
+from runnel.views.errors import InvalidDeclaration, NameTaken, NullKey, ViewChanged, ViewTaken
 from runnel.views.store import Declared, Marker
 from tests.contract.views.clicks import CLICKS, QUERY, SCHEMA, claimed, content, marker, seen, told
 
@@ -174,6 +174,8 @@ def test_a_declaration_that_the_table_cannot_follow_is_refused_with_what_to_do(s
         with store.writer(declared, QUERY) as changed, pytest.raises(ViewChanged, match=reason) as caught:
             changed.claim()
         assert "or make it anew by `runnel rebuild`" in str(caught.value)
+        with pytest.raises(ViewChanged, match=reason):
+            store.check(declared, QUERY)
         writer.apply(seen(("a", 2)), marker(1))
     assert content(store) == {"a": 2}
 
@@ -185,6 +187,21 @@ def test_a_declaration_with_its_columns_in_another_order_is_the_same(store):
     with claimed(store, turned) as writer:
         writer.apply(seen(("a", 2)), marker(1))
     assert content(store) == {"a": 2}
+
+
+def test_what_could_be_claimed_is_looked_at_and_nothing_is_made(store):
+    wider = Declared("clicks", ("page",), pa.schema([*SCHEMA, ("city", pa.string())]))
+    store.check(CLICKS, QUERY)
+    assert store.names() == []
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        store.check(CLICKS, QUERY)
+        store.check(wider, QUERY)
+        with pytest.raises(ViewTaken):
+            store.check(CLICKS, "another")
+        writer.apply(seen(("a", 2)), marker(1))
+    with store.reader("clicks") as reader:
+        assert reader.rows().to_pylist() == [{"page": "a", "seen": 2}]
 
 
 @pytest.mark.parametrize("statement", ["CREATE TABLE clicks (x integer)", "CREATE VIEW clicks AS SELECT 1 AS x"])
