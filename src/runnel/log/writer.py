@@ -448,7 +448,7 @@ class Writer:
             write_snapshot(files, self.directory, offset, self.written_producers)
 
     def _roll_time(self, started: int) -> int:
-        jitter = self.settings.segment_jitter_ms
+        jitter = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
         longest = started + self.settings.segment_ms - (self._home.chance.randrange(jitter) if jitter else 0)
         self._started = started
         # What is in the active segment cannot be compacted, so it must not stay there for longer than allowed.

@@ -125,6 +125,17 @@ def test_jitter_rolls_some_segments_earlier_and_none_later() -> None:
     assert max(ages) <= 10_000
 
 
+def test_no_jitter_is_longer_than_the_time_of_a_segment() -> None:
+    for number in range(20):
+        stage = Stage()
+        stage.log._home.chance.seed(number)
+        partition = stage.partition(segment_ms=10_000, segment_jitter_ms=2**60)
+        fill(partition, 1)
+        partition.roll_if_due()
+
+        assert bases(stage) == [0]
+
+
 def test_a_segment_is_rolled_before_its_offsets_outgrow_the_index() -> None:
     stage = Stage()
     partition = stage.partition()
