@@ -37,7 +37,7 @@ def admit(
         header = validate(batch) if header is None else validate_body(batch, 0, header)
     except CorruptBatch as error:
         raise _by_its_maker(batch, error) from None
-    base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header
+    base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header[:]
     size = len(batch)
     if length + LENGTH_PREFIX != size:
         raise InvalidBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")

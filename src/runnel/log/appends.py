@@ -10,6 +10,7 @@ from typing import NamedTuple
 from runnel.errors import RunnelError
 from runnel.files import Buffer
 from runnel.records import BatchHeader, Marker
+from runnel.records.batch import LENGTH_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Append:
         self.header = header
         self.marker = marker
         self.data = data
-        self.size = header.size if data is not None else 0  # bytes that are written
+        self.size = header.length + LENGTH_PREFIX if data is not None else 0  # bytes that are written
         self.appended = appended
         self.position = -1
         self.done = False

@@ -198,7 +198,7 @@ class Producers:
 
     def replay(self, header: BatchHeader, now: int, marker: Marker | None = None) -> None:
         """Take note of a batch that stands in the log. A marker that compaction has emptied says nothing any more."""
-        base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = header
+        base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = header[:]
         if producer_id == NO_PRODUCER_ID:
             return
         state = self._states.get(producer_id)
