@@ -103,9 +103,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None or self._stopping:
             return
-        self._server.received.arriving += len(data)
-        self._arrived += len(data)
-        self._keep(data)
+        size = len(data)
+        self._server.received.arriving += size
+        self._arrived += size
+        if self._chunks:
+            self._keep(data)
+        else:
+            self._chunks.append(data)
         if self._arrived >= self._needed:
             self._cut_frames()
         self._take_turn()
@@ -147,12 +151,13 @@ class Connection(asyncio.Protocol):
     # --- from bytes to frames
 
     def _keep(self, data: bytes) -> None:
-        """Small pieces are gathered: each costs more than it holds, and a request may come byte by byte."""
-        last = self._chunks[-1] if self._chunks else None
+        """What follows the first piece. Small ones are gathered: each costs more than it holds, and a request may come
+        byte by byte."""
+        last = self._chunks[-1]
         if isinstance(last, bytearray) and len(last) < GATHERED_SIZE:
             last += data
         else:
-            self._chunks.append(data if len(data) >= SMALL_PIECE or last is None else bytearray(data))
+            self._chunks.append(data if len(data) >= SMALL_PIECE else bytearray(data))
 
     def _cut_frames(self) -> None:
         first = self._chunks[0]
@@ -222,7 +227,10 @@ class Connection(asyncio.Protocol):
         if not self._sending or self._muted is not None or self._stopping or len(self._slots) >= REQUESTS_UNDER_WAY:
             return False
         # A fetch holds what it read until it is sent: only one of them at a time.
-        return not (self._slots and _is_fetch(self._frames[0]))
+        if not self._slots:
+            return True
+        data, start, _ = self._frames[0]
+        return not data.startswith(FETCH_KEY, start)
 
     def _read_or_wait(self) -> None:
         if self._transport is None or self._stopping:
@@ -419,11 +427,6 @@ def _encoder_of(key: int, version: int) -> Encoder | None:
         return None
     encoder = _ENCODERS[key, version] = response_encoder(key, version)
     return encoder
-
-
-def _is_fetch(frame: Frame) -> bool:
-    data, start, _ = frame
-    return data.startswith(FETCH_KEY, start)
 
 
 def _name(request: Request) -> str:

@@ -47,13 +47,9 @@ class Quotas:
     def change(self, limits: Limits) -> None:
         """Other quotas are in force from now on."""
         self._limits = {entity: dict(values) for entity, values in limits.items()}
+        self.are_set = bool(self._limits)  # whether anybody has a quota
         if not self._limits:
             self._rates.clear()
-
-    @property
-    def are_set(self) -> bool:
-        """Whether anybody has a quota."""
-        return bool(self._limits)
 
     def throttle_ms(self, kind: str, client_id: str | None, size: int, now_ms: int) -> int:
         """Count `size` bytes of a client; the answer is how long it has to wait, in milliseconds."""

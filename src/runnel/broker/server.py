@@ -115,10 +115,10 @@ class Server:
         self._admitted.release(connection.host)
 
     def count(self, request: Request, answer_size: int) -> None:
-        counters = self.counters
-        counters.requests[request.api_key] += 1
-        counters.request_bytes[request.api_key] += request.size
-        counters.answer_bytes[request.api_key] += answer_size
+        counters, key = self.counters, request.api_key
+        counters.requests[key] += 1
+        counters.request_bytes[key] += request.size
+        counters.answer_bytes[key] += answer_size
 
     def tell_rarely(self, message: str, *arguments: object, error: BaseException | None = None) -> None:
         """What a client can cause again and again must not fill the disk with lines."""

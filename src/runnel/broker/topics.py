@@ -35,12 +35,13 @@ logger = logging.getLogger(__name__)
 
 
 class Topic:
-    __slots__ = ("_gone", "_log", "_opening", "_partitions", "facts", "settings")
+    __slots__ = ("_gone", "_log", "_opening", "_partitions", "facts", "is_internal", "settings")
 
     def __init__(self, log: Log, facts: TopicFacts, settings: TopicSettings) -> None:
         self._log = log
         self.facts = facts
         self.settings = settings
+        self.is_internal = facts.name in INTERNAL
         self._partitions: list[Partition | None] = [None] * facts.partitions
         self._opening = threading.Lock()
         self._gone = False
@@ -62,10 +63,6 @@ class Topic:
     def configs(self) -> Mapping[str, str]:
         """What was set for it, under Kafka's names."""
         return self.facts.configs
-
-    @property
-    def is_internal(self) -> bool:
-        return self.facts.name in INTERNAL
 
     def partition(self, number: int) -> Partition:
         """The partition, opened if nobody used it before; IndexError if the topic has no such one."""

@@ -11,6 +11,7 @@ Of a later version the fields that are known here are read, as Kafka does.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -67,13 +68,22 @@ def build_marker(
     """The batch that ends this producer's transaction; InvalidBatch if a number does not fit into it."""
     kind = COMMIT if committed else ABORT
     try:
-        checked = CHECKED.pack(
-            ATTRIBUTES, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
-            BEFORE_KEY, VERSION, kind, BEFORE_VALUE, VERSION, coordinator_epoch, NO_HEADERS,
-        )  # fmt: skip
+        checked, checksum = _checked(producer_id, producer_epoch, kind, coordinator_epoch, timestamp)
     except struct.error:
         return _put_together(producer_id, producer_epoch, kind, coordinator_epoch, timestamp)  # tells which number
-    return START.pack(base_offset, LENGTH, leader_epoch, MAGIC, crc32c(checked)) + checked
+    return START.pack(base_offset, LENGTH, leader_epoch, MAGIC, checksum) + checked
+
+
+@lru_cache(maxsize=16)
+def _checked(
+    producer_id: int, producer_epoch: int, kind: int, coordinator_epoch: int, timestamp: int
+) -> tuple[bytes, int]:
+    """What follows the checksum, and the checksum: the markers of one transaction differ in their places alone."""
+    checked = CHECKED.pack(
+        ATTRIBUTES, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
+        BEFORE_KEY, VERSION, kind, BEFORE_VALUE, VERSION, coordinator_epoch, NO_HEADERS,
+    )  # fmt: skip
+    return checked, crc32c(checked)
 
 
 def _put_together(producer_id: int, producer_epoch: int, kind: int, coordinator_epoch: int, timestamp: int) -> bytes:

@@ -48,7 +48,7 @@ def _one(node: Node, request: Request) -> Answer:
         answer.give({"throttle_time": 0, "results_by_topic_v3_and_below": _by_topic(topics, results)})
 
     producer = ProducerEpoch(body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"])
-    _add(node, request, body["v3_and_below_transactional_id"], producer, _places(topics), tell)
+    _add(node, request, body["v3_and_below_transactional_id"], producer, topics, tell)
     return answer
 
 
@@ -65,11 +65,10 @@ async def _many(node: Node, request: Request) -> Body:
 
 async def _added(node: Node, request: Request, asked: dict[str, Any]) -> Results:
     name, producer = asked["transactional_id"], ProducerEpoch(asked["producer_id"], asked["producer_epoch"])
-    places = _places(asked["topics"])
     if name and asked["verify_only"]:
-        return [await _verified(node, name, producer, place) for place in places]
+        return [await _verified(node, name, producer, place) for place in _places(asked["topics"])]
     results: asyncio.Future[Results] = node.loop.create_future()
-    _add(node, request, name, producer, places, results.set_result)
+    _add(node, request, name, producer, asked["topics"], results.set_result)
     return await results
 
 
@@ -82,13 +81,14 @@ def _add(
     request: Request,
     name: str,
     producer: ProducerEpoch,
-    places: list[TopicPartition],
+    topics: list[dict[str, Any]],
     tell: Callable[[Results], object],
 ) -> None:
+    places = _places(topics)
     if not name:
         tell([ErrorCode.INVALID_REQUEST] * len(places))
         return
-    mistakes = [_mistake(node, place) for place in places]
+    mistakes = [mistake for topic in topics for mistake in _mistakes(node, topic["name"], topic["partitions"])]
     if any(mistakes):
         tell([mistake or ErrorCode.OPERATION_NOT_ATTEMPTED for mistake in mistakes])
         return
@@ -110,12 +110,12 @@ async def _verified(node: Node, name: str, producer: ProducerEpoch, place: Topic
     return ErrorCode.NONE
 
 
-def _mistake(node: Node, place: TopicPartition) -> ErrorCode:
-    if place.topic in INTERNAL:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # its records are the broker's own, and so are markers in it
-    topic = node.topics.find(place.topic)
-    is_there = topic is not None and 0 <= place.partition < topic.count
-    return NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _mistakes(node: Node, name: str, numbers: list[int]) -> Results:
+    if name in INTERNAL:  # its records are the broker's own, and so are markers in it
+        return [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(numbers)
+    topic = node.topics.find(name)
+    count = 0 if topic is None else topic.count
+    return [NONE if 0 <= number < count else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for number in numbers]
 
 
 def _by_topic(topics: list[dict[str, Any]], results: Results) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ class Transactions:
     def verify(self, name: str, producer: ProducerEpoch, partition: TopicPartition) -> Future[None]:
         return self._durable.submit(deciding.verify(name, producer, partition, self._endings.marked))
 
-    def has(self, name: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+    def has(self, name: str, producer: tuple[int, int], partition: tuple[str, int]) -> bool:
         """Whether it is known at once that `verify` would have nothing against it: the partition was added, and that
         is durable."""
         joined = self._joined.get(name)
@@ -178,8 +178,7 @@ class Transactions:
         return (
             known is not None
             and known.status is ONGOING
-            and known.epoch == producer.epoch
-            and known.producer_id == producer.producer_id
+            and known[:2] == producer  # its id, and the epoch in force
             and partition in known.partitions
         )
 
@@ -235,7 +234,7 @@ class Transactions:
         """Whether the end of this id's last transaction is decided, and its markers are on their way."""
         return self._endings.is_under_way(name)
 
-    def is_admitting(self, producer_id: int, partition: TopicPartition) -> bool:
+    def is_admitting(self, producer_id: int, partition: tuple[str, int]) -> bool:
         """Whether a batch of this producer waits to be admitted to the partition."""
         return bool(self._admitting) and (producer_id, partition) in self._admitting
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from runnel.broker.mistakes import Refusal
 from runnel.broker.transactions.entries import entry_of
 from runnel.broker.transactions.state import (
+    COMPLETE_COMMIT,
     LAST_EPOCH,
     NOT_THERE,
     ONGOING,
@@ -329,7 +330,7 @@ def _completed(known: Transaction) -> Transaction:
         known.producer_id,
         known.epoch,
         known.timeout,
-        Status.COMPLETE_COMMIT if known.status is Status.PREPARE_COMMIT else Status.COMPLETE_ABORT,
+        COMPLETE_COMMIT if known.status is PREPARE_COMMIT else Status.COMPLETE_ABORT,
         started=known.started,
         updated=known.updated,
         previous_producer_id=known.previous_producer_id,

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Set
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runnel.broker.topics import OFFSETS_TOPIC, Topic
 from runnel.broker.transactions.state import TopicPartition, Transaction
@@ -31,10 +31,8 @@ Tell = Callable[[BaseException | None], object]
 logger = logging.getLogger(__name__)
 
 
-class Outcome(NamedTuple):
-    place: TopicPartition
-    topic: Topic | None  # as it was when its marker was handed to the log
-    error: BaseException | None
+# Of one marker: its place, the topic as it was when it was handed to the log, and the error if it could not be written.
+Outcome = tuple[TopicPartition, Topic | None, BaseException | None]
 
 
 class Ending:
@@ -95,7 +93,7 @@ class Ending:
     def lacks(self, place: TopicPartition) -> bool:
         """Whether its marker is not durable there, as far as is known."""
         return place in self._unmarked and not any(
-            outcome.place == place and outcome.error is None for outcome in self._outcomes
+            marked == place and error is None for marked, _, error in self._outcomes
         )
 
     def when_readable(self, reader: Tell) -> None:
@@ -120,7 +118,7 @@ class Ending:
             try:
                 self._mark_one(place, note)
             except Exception as error:  # the others are to be marked all the same
-                note(Outcome(place, None, error))
+                note((place, None, error))
         if not places:
             self._node.handover.call(self._all_answered, self._outcomes)
 
@@ -129,11 +127,11 @@ class Ending:
         producer_id, epoch = transaction.producer_id, transaction.epoch
         if place == OFFSETS:
             ended = self._node.groups.end_transaction(producer_id, epoch, committed=transaction.committed)
-            ended.add_done_callback(lambda done: note(Outcome(place, None, _error_of(done))))
+            ended.add_done_callback(lambda done: note((place, None, _error_of(done))))
             return
         topic = self._node.topics.find(place.topic)
         if topic is None or place.partition >= topic.count:
-            note(Outcome(place, None, None))  # it was deleted, and its records with it
+            note((place, None, None))  # it was deleted, and its records with it
             return
         try:
             append = topic.partition(place.partition).submit_marker(
@@ -141,11 +139,11 @@ class Ending:
             )
         except StaleProducerEpoch:
             logger.debug("%s-%d knows a newer epoch of producer %d: its transaction is ended", *place, producer_id)
-            note(Outcome(place, None, None))
+            note((place, None, None))
         except Closed as closed:
-            note(Outcome(place, topic, closed))
+            note((place, topic, closed))
         else:
-            append.when_done(lambda done: note(Outcome(place, topic, done.error)))
+            append.when_done(lambda done: note((place, topic, done.error)))
 
     def _note(self, outcomes: list[Outcome], outcome: Outcome) -> None:
         """In whichever thread answers: one call to the event loop for all of them."""
@@ -157,7 +155,9 @@ class Ending:
         if outcomes is not self._outcomes:
             return
         self._outcomes = []
-        failed = [outcome.place for outcome in outcomes if self._has_failed(outcome)]
+        failed = [
+            place for place, topic, error in outcomes if error is not None and self._is_missed(place, topic, error)
+        ]
         self._unmarked = frozenset(failed)
         if not failed:
             self._finish(None)
@@ -167,9 +167,9 @@ class Ending:
             self._let_readers_go_on()
             self._node.loop.call_later(SECONDS_TO_RETRY, self._mark, failed)
 
-    def _has_failed(self, outcome: Outcome) -> bool:
-        place, topic, error = outcome
-        if error is None or (isinstance(error, Closed) and self._node.topics.find(place.topic) is not topic):
+    def _is_missed(self, place: TopicPartition, topic: Topic | None, error: BaseException) -> bool:
+        """Whether a marker that could not be written has to be: not if its topic was deleted meanwhile."""
+        if isinstance(error, Closed) and self._node.topics.find(place.topic) is not topic:
             return False
         logger.warning("the end of transaction %r could not be written to %s-%d: %s", self.name, *place, error)
         return True

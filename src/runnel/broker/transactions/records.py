@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from runnel.broker.transactions.state import NOT_THERE, Status, TopicPartition, Transaction
+from runnel.broker.transactions.state import EMPTY, NOT_THERE, Status, TopicPartition, Transaction
 from runnel.protocol.encode import put_compact_string, put_unsigned_varint
 from runnel.protocol.frames import unsigned_varint
 
@@ -57,10 +57,10 @@ def read_key(data: bytes) -> str:
 
 def write_value(transaction: Transaction) -> bytes:
     (producer_id, epoch, timeout, status, partitions, started, updated, previous_id, next_id, last_epoch, version) = (
-        transaction
+        transaction[:]  # a plain tuple: quicker
     )
     data = bytearray(START.pack(VALUE_VERSION, producer_id, epoch, timeout, status))
-    if status is Status.EMPTY:
+    if status is EMPTY:
         data.append(0)
     elif not partitions:
         data.append(1)

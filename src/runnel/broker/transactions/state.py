@@ -33,7 +33,9 @@ class Status(IntEnum):
 
 
 ONGOING = Status.ONGOING  # a name of the module is found in a tenth of the time that a member of an enum takes
+EMPTY = Status.EMPTY
 PREPARE_COMMIT = Status.PREPARE_COMMIT
+COMPLETE_COMMIT = Status.COMPLETE_COMMIT
 ENDING = (Status.PREPARE_COMMIT, Status.PREPARE_ABORT)
 COMMITTED = (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
 
