@@ -37,11 +37,12 @@ def read(*arguments, limit=None, **options):
 
 
 def test_a_header_name_that_is_not_utf_8_is_read_with_a_mark(bootstrap, strange):
-    with Consumer(bootstrap, strange) as records:
-        assert [(each.value, each.headers) for each in records] == [
-            (b"a", (("\ufffdh", b"1"),)),
-            (b"b", (("h", b"2"),)),
-        ]
+    for _ in range(12):  # Python calls what it has called often in another way, which does not see all errors
+        with Consumer(bootstrap, strange) as records:
+            assert [(each.value, each.headers) for each in records] == [
+                (b"a", (("\ufffdh", b"1"),)),
+                (b"b", (("h", b"2"),)),
+            ]
 
 
 def test_it_reads_from_the_earliest_record_to_the_end(bootstrap, ten):
