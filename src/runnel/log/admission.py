@@ -59,8 +59,9 @@ def admit(
     return header
 
 
-def as_created(batch: Buffer, settings: TopicSettings, header: BatchHeader) -> bytes:
-    """A batch that claims to have the log's time, with its producer's own ones: only the log gives its time.
+def as_created(batch: Buffer, settings: TopicSettings, header: BatchHeader) -> tuple[bytes, BatchHeader]:
+    """A batch that claims to have the log's time, with its producer's own ones, and its header: only the log gives its
+    time.
 
     As Kafka does: InvalidTimestamp if the log will give it, or there are no times.
     """
@@ -70,7 +71,8 @@ def as_created(batch: Buffer, settings: TopicSettings, header: BatchHeader) -> b
             "a batch that claims to have the log's time: only the log can give that",
             hint="a producer does not set the attribute LogAppendTime",
         )
-    return without_append_time(batch)
+    created = without_append_time(batch)
+    return created, parse_header(created)
 
 
 def refuse_nobodys_marker(producer_id: int, producer_epoch: int) -> None:

@@ -168,8 +168,7 @@ class Partition:
             self._heal_if_time()
         header = parse_header(batch)
         if header.attributes & APPEND_TIME:
-            batch = as_created(batch, self.settings, header)
-            header = parse_header(batch)
+            batch, header = as_created(batch, self.settings, header)
         append = self._writer.submit(batch, header=header)
         self._commits.enlist(self._writer, wake=False)
         self._commits.settle(append)
@@ -186,8 +185,7 @@ class Partition:
         """
         header = parse_header(batch) if header is None else header
         if header.attributes & APPEND_TIME:
-            batch = as_created(batch, self.settings, header)
-            header = parse_header(batch)
+            batch, header = as_created(batch, self.settings, header)
         append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered, header=header)
         # A producer sends what it has of a transaction for several partitions at once, in requests of their own: those
         # that are read first would have a round for themselves, and the others wait for it.

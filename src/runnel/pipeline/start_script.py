@@ -66,7 +66,8 @@ def forget(start: Start) -> None:
     """It led to nothing."""
     place = _place(start)
     if place is not None:
-        place.unlink(missing_ok=True)
+        with suppress(OSError):  # that Java did not start is what is to be told
+            place.unlink()
 
 
 def _place(start: Start) -> Path | None:

@@ -105,7 +105,7 @@ def test_a_batch_without_a_producer_needs_no_sequence() -> None:
 def test_a_batch_that_claims_the_logs_time_gets_its_own_back() -> None:
     batch = build_batch([Record(b"tea", timestamp=5)])
     claimed = build_batch([Record(b"tea", timestamp=5)], attributes=APPEND_TIME)
-    assert as_created(claimed, SETTINGS, parse_header(claimed)) == batch
+    assert as_created(claimed, SETTINGS, parse_header(claimed)) == (batch, parse_header(batch))
 
 
 @pytest.mark.parametrize(
