@@ -43,13 +43,17 @@ class LeaderEpochs:
         return True
 
     def end_of(self, epoch: int, end_offset: int) -> EpochStart:
-        """The largest epoch that is at most `epoch`, and the offset after its last record."""
+        """The largest epoch that is at most `epoch`, and the offset after its last record.
+
+        An epoch before all that are known has no records, or none any more: it ended where these begin. So a reader who
+        was at its end goes on there.
+        """
         end = end_offset
         for start in reversed(self._starts):
             if start.epoch <= epoch:
                 return EpochStart(start.epoch, end)
             end = start.offset
-        return EpochStart(NO_EPOCH, -1)
+        return EpochStart(epoch, end)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote the record at `offset`, or would; -1 before the first."""

@@ -100,7 +100,10 @@ class Partition:
             raise
 
     def epoch_end(self, epoch: int) -> EpochStart:
-        """The largest epoch that is at most `epoch`, and the offset after its last record."""
+        """The largest epoch that is at most `epoch`, and the offset after its last record.
+
+        Of an epoch before all that are known: itself, and where these begin.
+        """
         return self._writer.epochs.end_of(epoch, self.end_offset)
 
     def epoch_of(self, offset: int) -> int:

@@ -9,7 +9,11 @@ def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
 
 def test_nothing_is_known_of_an_empty_log() -> None:
     assert epochs().latest == NO_EPOCH
-    assert epochs().end_of(0, 0) == EpochStart(NO_EPOCH, -1)
+    assert epochs().epoch_of(0) == NO_EPOCH
+
+
+def test_an_epoch_that_left_nothing_in_an_empty_log_ends_where_the_log_does() -> None:
+    assert epochs().end_of(3, 7) == EpochStart(3, 7)
 
 
 def test_a_new_epoch_is_noted() -> None:
@@ -42,7 +46,7 @@ def test_an_epoch_that_wrote_nothing_is_forgotten_when_the_next_begins() -> None
         (4, (4, 60)),
         (3, (2, 40)),  # the largest that is not larger
         (2, (2, 40)),
-        (1, (NO_EPOCH, -1)),
+        (1, (1, 5)),  # its records are gone: a reader who was at its end goes on with the next one
     ],
 )
 def test_an_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, int]) -> None:

@@ -224,7 +224,7 @@ def test_epochs_of_deleted_records_are_forgotten() -> None:
     fill(stage.partition(), 3)
     stage.partition().delete_before(6)
 
-    assert stage.partition().epoch_end(0) == (-1, -1)
+    assert stage.partition().epoch_end(0) == (0, 6)
     assert stage.partition().epoch_end(1) == (1, 8)
 
 

@@ -1,7 +1,9 @@
 """OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ends, for clients that check their position.
 
 The answer is the largest epoch that is not larger than the one asked for, and the offset after its last record; of an
-epoch that is yet to come nothing is known, and both are -1.
+epoch that is yet to come nothing is known, and both are -1. An epoch that left no records, or whose records are gone,
+is answered with itself and the offset at which the next one begins, as in Kafka: -1 would tell a client that its
+position is lost, and it would begin anew where its reset policy says.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def _end(node: Node, topic_name: str, asked: dict[str, Any]) -> dict[str, Any]:
     mistake = epoch_mistake(partition, asked["current_leader_epoch"])
     if mistake:
         return result | {"error_code": mistake}
-    if asked["leader_epoch"] > partition.leader_epoch:
+    if not 0 <= asked["leader_epoch"] <= partition.leader_epoch:
         return result
     if asked["leader_epoch"] == partition.leader_epoch:  # perhaps it has no record yet
         return result | {"leader_epoch": partition.leader_epoch, "end_offset": partition.end_offset}

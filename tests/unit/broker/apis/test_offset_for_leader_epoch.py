@@ -40,6 +40,11 @@ def test_an_epoch_after_the_present_one_is_not_known(wire: Wire, topic: str) -> 
     assert ask(wire, topic, 9) == (ErrorCode.NONE, -1, -1)
 
 
+def test_of_no_epoch_nothing_is_known(wire: Wire, topic: str) -> None:
+    produce(wire, topic, batch_of(b"a"))
+    assert ask(wire, topic, -1) == (ErrorCode.NONE, -1, -1)
+
+
 def test_a_client_that_knows_a_later_epoch_than_the_broker_is_told(wire: Wire, topic: str) -> None:
     assert ask(wire, topic, 0, current_leader_epoch=9)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -88,3 +93,24 @@ def test_a_client_of_an_earlier_epoch_is_fenced(crashed: tuple[Wire, list[int]])
     wire, epochs = crashed
     assert ask(wire, "orders", epochs[0], current_leader_epoch=epochs[0])[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(wire, "orders", epochs[0], current_leader_epoch=epochs[2])[0] == ErrorCode.NONE
+
+
+def test_an_epoch_whose_records_are_deleted_ends_where_the_next_one_begins(crashed: tuple[Wire, list[int]]) -> None:
+    wire, epochs = crashed
+    deleted = {"name": "orders", "partitions": [{"partition_index": 0, "offset": 2}]}
+    wire.ask(Api.DELETE_RECORDS, 2, topics=[deleted], timeout=30_000)
+    assert ask(wire, "orders", epochs[0]) == (ErrorCode.NONE, epochs[0], 2)
+    assert ask(wire, "orders", epochs[1]) == (ErrorCode.NONE, epochs[1], 3)
+
+
+@pytest.mark.parametrize("values", [(), (b"a", b"b")])
+def test_an_epoch_without_records_ends_where_the_next_one_begins(tmp_path: Path, values: tuple[bytes, ...]) -> None:
+    """A consumer that waits in an empty topic has this epoch: it must not begin anew after a crash."""
+    with Broker(tmp_path / "before") as broker, Wire(broker.bootstrap) as wire:
+        create_topic(wire, "orders")
+        shutil.copytree(tmp_path / "before", tmp_path / "after")
+    with Broker(tmp_path / "after") as broker, Wire(broker.bootstrap) as wire:
+        if values:
+            produce(wire, "orders", batch_of(*values))
+        assert ask(wire, "orders", 0) == (ErrorCode.NONE, 0, 0)
+        assert ask(wire, "orders", 1) == (ErrorCode.NONE, 1, len(values))
