@@ -65,7 +65,10 @@ class Topic:
         return self.facts.configs
 
     def partition(self, number: int) -> Partition:
-        """The partition, opened if nobody used it before; IndexError if the topic has no such one."""
+        """The partition, opened if nobody used it before; IndexError if the topic has no such one.
+
+        Transient if it cannot be opened now: whoever asks for it is told, and the others of its topic are well.
+        """
         if number < 0:
             raise IndexError(number)
         known = self._partitions[number]
@@ -73,10 +76,19 @@ class Topic:
             with self._opening:
                 if self._gone:
                     raise UnknownTopic(self.name)
-                # The broker's own partitions have been opened with their own settings.
-                settings = None if self.is_internal else self.settings
-                known = self._partitions[number] = self._log.partition(self.name, number, settings)
+                known = self._partitions[number] = self._opened(number)
         return known
+
+    def _opened(self, number: int) -> Partition:
+        # The broker's own partitions have been opened with their own settings.
+        settings = None if self.is_internal else self.settings
+        try:
+            return self._log.partition(self.name, number, settings)
+        except OSError as error:
+            raise Transient(
+                f"partition {self.name}-{number} cannot be opened: {error}",
+                hint="it is opened when it is asked for again and the disk is well",
+            ) from error
 
     def leave(self) -> None:
         """The topic is being deleted: nobody may make its files anew."""
@@ -93,9 +105,16 @@ class Topic:
         return [partition for partition in self._partitions if partition is not None]
 
     def open_all(self) -> None:
+        """Transient if one cannot be opened now, after the others are."""
+        failed: Transient | None = None
         for number in range(self.count):
             if not self._gone:
-                self.partition(number)
+                try:
+                    self.partition(number)
+                except Transient as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def change(self, facts: TopicFacts, settings: TopicSettings) -> None:
         """Take on new settings at once, and more partitions."""
@@ -248,9 +267,9 @@ class Topics:
         try:
             # In a thread: a folder has to be synced for each partition.
             await self._in_thread(topic.open_all)
-        except OSError as error:
+        except Transient as error:
             raise Transient(
-                f"the files of topic {topic.name!r} could not be made: {error}",
+                f"the files of topic {topic.name!r} could not be made: {error.what}",
                 hint="the topic is there, and its files are made when they are needed and the disk is well",
             ) from error
 

@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 1 to 5: the data directory, and the size of each partition in it.
 
-- There is one data directory. No list of topics asks for all; topics and partitions that do not exist are left out.
+- There is one data directory. No list of topics asks for all; topics and partitions that do not exist are left out, and
+  so are partitions that cannot be read now.
 - The size of a partition is that of its batches. Nothing lags and nothing is being moved: offset lag 0, no future key.
 - Version 4 tells the size of the disk and what is free for us; version 5 that the directory is not cordoned off.
 """
@@ -14,7 +15,7 @@ from typing import Any
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topics import Topic
-from runnel.errors import Closed, UnknownTopic
+from runnel.errors import Closed, Transient, UnknownTopic
 from runnel.protocol.error_codes import ErrorCode
 
 
@@ -55,7 +56,7 @@ def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
 def _partitions(topic: Topic, numbers: list[int]) -> list[dict[str, Any]]:
     found = []
     for number in numbers:
-        with contextlib.suppress(UnknownTopic, Closed):  # it was deleted meanwhile
+        with contextlib.suppress(UnknownTopic, Closed, Transient, OSError):  # it was deleted, or cannot be read
             found.append(_partition(topic, number))
     return found
 
