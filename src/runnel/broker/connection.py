@@ -81,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._muted: asyncio.TimerHandle | None = None
         self._turn_planned = False
         self._stopping = False
+        self._seen = (0, 0)  # how much had come and had not left, when it was last looked at
 
     def __repr__(self) -> str:
         return f"<Connection of {self.host or 'a client'}>"
@@ -400,6 +401,13 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether we wait for the client: for its next request, or because it does not take its answers."""
         return not self._sending or (not self._slots and not self._frames)
+
+    def has_been_silent(self) -> bool:
+        """Whether we wait for the client, and nothing of a request came or of an answer left since this was last asked:
+        a large one may take long."""
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        before, self._seen = self._seen, (self._arrived, unsent)
+        return self.is_idle and self._seen == before
 
     def stop(self) -> None:
         """Begin nothing more, answer what is under way, and close."""

@@ -150,9 +150,11 @@ class Server:
         limit = self.settings.connections_max_idle_ms
         if limit < 0:
             return
-        oldest = self.clock.elapsed() - limit
+        now = self.clock.elapsed()
         for connection in tuple(self.connections):
-            if connection.is_idle and connection.last_active < oldest:
+            if not connection.has_been_silent():
+                connection.last_active = now
+            elif connection.last_active < now - limit:
                 connection.abort()
 
 

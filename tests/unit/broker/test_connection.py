@@ -407,6 +407,50 @@ def test_a_client_that_has_not_taken_its_answers_for_long_is_closed(monkeypatch)
         assert transport.aborted
 
 
+def test_a_client_that_takes_long_to_send_its_request_is_not_silent(monkeypatch):
+    with room(monkeypatch, connections_max_idle_ms=1_000) as stage:
+        connection, transport = stage.connect()
+        request = ask(1, size=1_000)
+        for start in range(0, 800, 200):
+            connection.data_received(request[start : start + 200])
+            stage.clock.advance(600)
+            stage.server.close_idle()
+        assert not transport.aborted
+        stage.clock.advance(1_001)
+        stage.server.close_idle()
+        assert transport.aborted
+
+
+def test_a_client_that_takes_long_to_take_its_answer_is_not_silent(monkeypatch):
+    with room(monkeypatch, connections_max_idle_ms=1_000) as stage:
+        connection, transport = stage.connect()
+        connection.data_received(ask(1))
+        transport.unsent = 1_000
+        connection.pause_writing()
+        for _ in range(4):
+            stage.clock.advance(600)
+            transport.unsent -= 200
+            stage.server.close_idle()
+        assert not transport.aborted
+        stage.clock.advance(1_001)
+        stage.server.close_idle()
+        assert transport.aborted
+
+
+def test_a_client_is_not_silent_when_its_answer_took_long(monkeypatch):
+    with room(monkeypatch, connections_max_idle_ms=1_000) as stage:
+        stage.handlers.at_once = False
+        connection, transport = stage.connect()
+        connection.data_received(ask(1))
+        stage.clock.advance(10_000)
+        stage.server.close_idle()
+        stage.handlers.later[1].set_result(stage.handlers.body())
+        stage.loop.turn(3)
+        stage.clock.advance(600)
+        stage.server.close_idle()
+        assert (transport.answers, transport.aborted) == ([1], False)
+
+
 def test_without_a_limit_nobody_is_idle(monkeypatch):
     with room(monkeypatch, connections_max_idle_ms=-1) as stage:
         _, transport = stage.connect()
