@@ -72,7 +72,11 @@ class Server:
     async def listen(self, listener: Listener, sockets: list[socket.socket]) -> None:
         self.bound.append(Endpoint(listener.host or "0.0.0.0", listener.port))
         for one in sockets:
-            server = await self.loop.create_server(lambda: Connection(self, listener.name), sock=one)
+            server = await self.loop.create_server(
+                lambda: Connection(self, listener.name),
+                sock=one,
+                backlog=self.settings.socket_listen_backlog_size,  # it listens once more, and the last word counts
+            )
             self._servers.append(server)
 
     def begin_care(self) -> None:

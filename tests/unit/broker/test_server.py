@@ -1,5 +1,7 @@
 import asyncio
 import logging
+import socket
+import struct
 from types import SimpleNamespace
 
 import pytest
@@ -229,6 +231,24 @@ def told_by(ports: list[int]) -> dict[str, tuple[str, int]]:
             (broker,) = client.ask(3, 1, {"topics": []})["brokers"]
             told[str(port)] = (broker["host"], broker["port"])
     return told
+
+
+def test_as_many_connections_as_the_setting_says_may_wait_to_be_accepted(tmp_path):
+    async def backlogs() -> list[int]:
+        configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "socket.listen.backlog.size": "17"}
+        server = await start_server(str(tmp_path / "data"), configs)
+        try:
+            return [backlog_of(one) for each in server._servers for one in each.sockets]
+        finally:
+            await server.stop()
+
+    assert asyncio.run(backlogs()) == [17]
+
+
+def backlog_of(listening: socket.socket) -> int:
+    """As the kernel tells it: of a socket that listens it stands in `tcpi_sacked`."""
+    facts = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    return int(struct.unpack_from("I", facts, 28)[0])
 
 
 def test_limits_on_connections_hold_on_real_sockets(caplog):
