@@ -150,6 +150,10 @@ def test_a_reset_to_what_is_not_there_is_refused(runnel, admin, behind, topic):
     assert "Invalid value for '--to': \"soon\" is no place to start from" in wrong.err
 
 
+def test_a_group_that_is_named_twice_is_deleted_once(runnel, behind):
+    assert runnel("groups", "delete", behind, behind) == (0, f'deleted group "{behind}"\n', "")
+
+
 def test_a_group_is_deleted(runnel, admin, behind):
     assert runnel("groups", "delete", behind) == (0, f'deleted group "{behind}"\n', "")
     assert behind not in [group.name for group in Groups(admin).list()]

@@ -182,6 +182,11 @@ def test_a_change_of_nothing_is_wrong_usage(runnel, topic):
     assert "Invalid value for '--unset': 'retention.ms' is both set and unset." in both.err
 
 
+def test_a_topic_that_is_named_twice_is_deleted_once(runnel, admin, name):
+    admin.create(name, partitions=1)
+    assert runnel("topics", "delete", name, name) == (0, f'deleted topic "{name}"\n', "")
+
+
 def test_topics_are_deleted_all_or_none(runnel, admin, name):
     admin.create(name)
     assert runnel("topics", "delete", name, f"{name}-none") == error(f'there is no topic "{name}-none"', NO_SUCH)

@@ -94,14 +94,15 @@ def reset(
 def delete(group: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Delete groups with the offsets they have committed. Refused while a group has members."""
     every = Groups(Admin(bootstrap))
-    for name in group:
+    names = list(dict.fromkeys(group))  # one that is named twice is there once
+    for name in names:
         every.require_quiet(name)
-    for name in group:
+    for name in names:
         every.delete(name)
         if not as_json:
             print(f'deleted group "{name}"')
     if as_json:
-        print_json({"deleted": group})
+        print_json({"deleted": names})
 
 
 @groups.command()

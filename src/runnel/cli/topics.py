@@ -162,14 +162,15 @@ def compact_topic(
 def delete(topic: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Delete topics with all their records. Nothing is deleted if one of them is not there."""
     admin = Admin(bootstrap)
-    for name in topic:
+    names = list(dict.fromkeys(topic))  # one that is named twice is there once
+    for name in names:
         admin.topic(name)
-    for name in topic:
+    for name in names:
         admin.delete(name)
         if not as_json:
             print(f'deleted topic "{name}"')
     if as_json:
-        print_json({"deleted": topic})
+        print_json({"deleted": names})
 
 
 # --- describe
