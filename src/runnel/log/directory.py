@@ -78,6 +78,8 @@ class DataDirectory:
     def open(self) -> None:
         """Own the directory and read what it says of itself; an unclean stop begins a new epoch."""
         self._create_if_missing()
+        if not self.files.exists(f"{self.path}/{META_FILE}"):
+            self._refuse_if_not_empty()  # before anything is written into what is not ours
         self._owned = self.files.lock(f"{self.path}/{LOCK_FILE}")
         if self._owned is None:
             raise DirectoryOwned(self.path, self._owner())
@@ -161,8 +163,9 @@ class DataDirectory:
 
     def _refuse_if_not_empty(self) -> None:
         ours = {LOCK_FILE, META_FILE + ".tmp", "lost+found"}
-        strangers = sorted(set(self.files.list(self.path)) - ours)
-        if strangers:
+        names = set(self.files.list(self.path))
+        strangers = sorted(names - ours)
+        if strangers and META_FILE not in names:  # else another process has just made it
             raise UnusableDirectory(
                 self.path,
                 f"it is no data directory of Runnel, but holds {strangers[0]}",

@@ -105,6 +105,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
         f"{tmp_path} cannot be used as a data directory: it is no data directory of Runnel, but holds photo.jpg "
         "(name an empty or a new directory)"
     )
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]  # nothing of ours is left in it
 
 
 def test_a_new_file_system_with_its_lost_and_found_is_empty(tmp_path: Path) -> None:
