@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -17,6 +18,8 @@ MINUTE = 60 * SECOND
 DAY = 24 * 60 * MINUTE
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 class TimestampType(StrEnum):
@@ -176,14 +179,28 @@ def _parse(metadata: Mapping[str, Any], value: str | int) -> object:
     if name == "cleanup.policy":
         return _cleanup_policy(name, value)
     try:
-        return int(value)
+        return whole_number(value) if isinstance(value, str) else int(value)
     except ValueError:
         raise InvalidSetting(name, value, "a whole number") from None
 
 
+def whole_number(text: str) -> int:
+    """ValueError if it is none as Kafka's tools read it, which are shown the text: `int` would take 1_000 for one."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def plain_number(text: str) -> float:
+    """The same for one that need not be whole."""
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
 def _parsed_share(name: str, value: str | int) -> float:
     try:
-        return float(value)
+        return plain_number(value) if isinstance(value, str) else float(value)
     except ValueError:
         raise InvalidSetting(name, value, "a number from 0 to 1") from None
 

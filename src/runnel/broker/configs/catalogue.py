@@ -18,6 +18,7 @@ from typing import Any
 from runnel.broker.configs import treatments
 from runnel.broker.configs.values import split
 from runnel.errors import InvalidSetting
+from runnel.settings import plain_number, whole_number
 
 FACTS = Path(__file__).parent / "kafka.json"
 BROKER, TOPIC, GROUP, CLIENT_METRICS = "broker", "topic", "group", "client-metrics"
@@ -108,7 +109,7 @@ class Config:
 
     def _is_in_range(self, value: str) -> bool:
         try:
-            number = float(value) if self.type is Type.DOUBLE else int(value)
+            number = plain_number(value) if self.type is Type.DOUBLE else whole_number(value)
         except ValueError:
             return False
         largest = LARGEST.get(self.type.name)

@@ -7,7 +7,7 @@ from dataclasses import Field, field
 from typing import Any
 
 from runnel.errors import InvalidSetting
-from runnel.settings import INT32_MAX, INT64_MAX
+from runnel.settings import INT32_MAX, INT64_MAX, plain_number, whole_number
 
 
 def number(default: int | None, least: int | None = None, most: int = INT64_MAX) -> Any:
@@ -31,7 +31,7 @@ def share(default: float) -> Any:
 
     def check(name: str, value: Any) -> float:
         try:
-            part = float(value)
+            part = plain_number(value) if isinstance(value, str) else float(value)
         except (TypeError, ValueError):
             raise InvalidSetting(name, value, "a number from 0 to 1") from None
         if not 0 <= part <= 1:
@@ -112,7 +112,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def _whole(name: str, value: str) -> int:
     try:
-        return int(value)
+        return whole_number(value)
     except ValueError:
         raise InvalidSetting(name, value, "a whole number") from None
 

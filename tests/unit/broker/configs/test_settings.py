@@ -105,6 +105,7 @@ def test_names_are_read_and_what_is_ignored_is_told() -> None:
             "which is 104,857,600)",
         ),
         ({"log.retention.hours": "0"}, "setting log.retention.hours = 0 (expected -1 for ever, or at least 1)"),
+        ({"num.partitions": "1_0"}, "setting num.partitions = '1_0' (expected a whole number)"),
         ({"broker.id": "3", "node.id": "4"}, "setting broker.id = '3' (expected the same as node.id, which is 4)"),
     ],
 )

@@ -87,6 +87,14 @@ def test_what_kafkas_clients_ask_for_is_taken(configs: dict[str, str]) -> None:
             "setting segment.bytes = '1000' (expected a whole number of at least 1,048,576)",
         ),
         (
+            {"retention.ms": "1_000"},  # which Python takes for a number, and nobody who is shown it
+            "setting retention.ms = '1_000' (expected a whole number of at least -1)",
+        ),
+        (
+            {"min.cleanable.dirty.ratio": "0_0.5"},
+            "setting min.cleanable.dirty.ratio = '0_0.5' (expected a number from 0.0 to 1.0)",
+        ),
+        (
             {"min.cleanable.dirty.ratio": "1.5"},
             "setting min.cleanable.dirty.ratio = '1.5' (expected a number from 0.0 to 1.0)",
         ),
