@@ -182,16 +182,24 @@ class Topics:
         for topic in facts:
             if topic.deleting:
                 logger.warning("topic %s is being deleted: the last stop came in between", topic.name)
-                self._remove_files(topic)
-                self._cluster.run(self._gone(topic.name))
+                self._end_interrupted(topic)
             else:
                 self._install(topic)
         self._adopt()
 
+    def _end_interrupted(self, topic: TopicFacts) -> None:
+        """The others are served also if its files cannot be removed now."""
+        try:
+            self._remove_files(topic)
+            self._cluster.run(self._gone(topic.name))
+        except OSError as error:
+            logger.warning("the files of the deleted topic %s could not be removed: %s", topic.name, error)
+            self._unfinished[topic.name] = topic
+
     def _adopt(self) -> None:
         counts: dict[str, int] = {}
         for name, number in self._log.partitions():
-            if name not in self._by_name and name not in HIDDEN:
+            if name not in self._by_name and name not in HIDDEN and name not in self._unfinished:
                 counts[name] = max(counts.get(name, 0), number + 1)
         for name, count in counts.items():
             if name not in INTERNAL:

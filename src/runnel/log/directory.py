@@ -270,10 +270,13 @@ class DataDirectory:
         return sorted(partition for partition in found if partition is not None)
 
     def remove_deleted(self) -> None:
-        """Remove the folders of partitions whose deletion was interrupted."""
+        """Remove the folders of partitions whose deletion was interrupted, as far as that can be: nobody meets them."""
         for name in self.files.list(self.path):
             if name.endswith(DELETED_SUFFIX):
-                remove_folder(self.files, f"{self.path}/{name}")
+                try:
+                    remove_folder(self.files, f"{self.path}/{name}")
+                except OSError as error:
+                    logger.warning("%s/%s could not be removed, it is at the next start: %s", self.path, name, error)
 
 
 def remove_folder(files: Files, path: str) -> None:

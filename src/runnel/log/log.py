@@ -98,27 +98,32 @@ class Log:
     def delete(self, topic: str, number: int = 0) -> None:
         """Delete a partition with all its records. After an OSError it can be asked for again.
 
-        If its files cannot be removed in the end, they are at the next start: nobody meets them any more.
+        It need not be open, nor one that can be opened. If its files cannot be removed in the end, they are at the next
+        start: nobody meets them any more.
         """
         name = _partition_name(topic, number)
         files, path = self._home.files, self.path
-        self.partition(topic, number)
+        mark = f".{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
+        gone = f"{path}/{str(name)[: LONGEST_FILE_NAME - len(mark)]}{mark}"
         # The turn first: an event loop that asks for a partition waits for the lock, and may have the turn.
         with self._home.swapping, self._commits.exclusive(), self._lock:
-            self.partition(topic, number).refuse_writes()
-            mark = f".{self._home.chance.getrandbits(64):016x}{DELETED_SUFFIX}"
-            gone = f"{path}/{str(name)[: LONGEST_FILE_NAME - len(mark)]}{mark}"
-            files.rename(f"{path}/{name}", gone)
+            if self._closed.is_set():
+                raise Closed(f"log {self.path}")
+            if name in self._partitions:
+                self._partitions[name].refuse_writes()
+            if files.exists(f"{path}/{name}"):  # else only what is told of it is left
+                files.rename(f"{path}/{name}", gone)
             # Before anything else can fail: the next one of this name is another one.
             self._home.open_files.forget_folder(f"{path}/{name}")
-            del self._partitions[name]
+            self._partitions.pop(name, None)
             self._asked_for.discard(name)
             self._known_synced.pop(str(name), None)
             files.sync_directory(path)
             self._home.forget_partition(name)
             self._home.synced.start(self._synced_offsets())
         try:
-            remove_folder(files, gone)
+            if files.exists(gone):
+                remove_folder(files, gone)
         except OSError as error:
             logger.warning("%s could not be removed, it is at the next start: %s", gone, error)
 

@@ -237,6 +237,51 @@ def test_files_of_a_deleted_topic_that_cannot_be_removed_are_at_the_next_start(c
     place.close()
 
 
+def test_files_of_a_deleted_topic_that_can_never_be_removed_do_not_keep_the_broker_from_starting(caplog):
+    place = FaultyPlace()
+    place.run(place.node.topics.create("orders", 1, {}))
+    place.files.fail("remove", "-delete/", times=1_000)
+    place.run(place.node.topics.delete("orders"))
+    caplog.clear()
+    assert place.restart().topics.find("orders") is None
+    assert "could not be removed, it is at the next start" in caplog.text
+    place.close()
+
+
+def test_a_topic_with_a_partition_that_cannot_be_opened_can_be_deleted():
+    place = FaultyPlace()
+    topic = place.run(place.node.topics.create("orders", 2, {}))
+    topic.partition(1).append([Record(b"gone")])
+    place.close_node()
+    place.node = place.open()
+    place.files.fail("open", "orders-1/", times=1_000)
+    with pytest.raises(Transient, match="partition orders-1 cannot be opened"):
+        place.node.topics.find("orders").partition(1)
+    place.run(place.node.topics.delete("orders"))
+    place.files.heal()
+    again = place.run(place.node.topics.create("orders", 2, {}))
+    assert again.partition(1).append([Record(b"new")]).base_offset == 0
+    place.close()
+
+
+def test_a_deletion_that_the_disk_does_not_let_end_does_not_keep_the_broker_from_starting(caplog):
+    place = FaultyPlace()
+    topic = place.run(place.node.topics.create("orders", 1, {}))
+    place.run(place.node.topics.create("kept", 1, {}))
+    place.write_facts(replace(topic.facts, deleting=True))
+    place.close_node()
+    place.files.fail("rename", "orders-0", times=1_000)
+    place.node = place.open()
+    assert place.names() == {"kept"}
+    assert place.node.topics.is_unfinished("orders")
+    assert "the files of the deleted topic orders could not be removed" in caplog.text
+    place.files.heal()
+    again = place.run(place.node.topics.create("orders", 1, {}))
+    assert again.id != topic.id
+    assert place.restart().topics.find("orders").id == again.id
+    place.close()
+
+
 @pytest.mark.parametrize("grows", [False, True])
 def test_a_topic_whose_files_the_disk_did_not_let_be_made_has_them_when_they_are_asked_for(grows):
     place = FaultyPlace()
