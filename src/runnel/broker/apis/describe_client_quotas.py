@@ -3,7 +3,8 @@
 - A component of the filter names a type (`user`, `client-id`, `ip`) and matches one name exactly, the default, or any.
   An entity fits if it has every type of the filter and each matches; a strict filter fits no entity with further types.
   Without components everything fits, or nothing if it is strict.
-- A malformed filter is INVALID_REQUEST, and an unknown type UNSUPPORTED_VERSION, as in Kafka.
+- A malformed filter is INVALID_REQUEST, and an unknown type UNSUPPORTED_VERSION, as in Kafka. KAFKA_STORAGE_ERROR: the
+  disk is ill, and what is set is not known now.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from runnel.broker.cluster import QuotaEntity
-from runnel.broker.mistakes import Refusal, text_of
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.quotas import CLIENT_ID, IP, USER
 from runnel.broker.request import Body, Request
+from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 
@@ -24,9 +26,9 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 async def handle(node: Node, request: Request) -> Body:
     try:
         components = _components(request.body["components"])
-    except Refusal as refusal:
-        return _answer(refusal.code, text_of(refusal), None)
-    quotas = await node.decide(lambda state: Decision(dict(state.quotas)))
+        quotas = await node.decide(lambda state: Decision(dict(state.quotas)))
+    except (Refusal, RunnelError) as error:
+        return _answer(code_of(error), text_of(error), None)
     entries = [
         {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],

@@ -7,7 +7,8 @@
   `runnel`; their levels have Kafka's names. A group need not exist.
 - The broker's own topics are shown with what is in force for them, which nobody can change.
 - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and one that cannot exist INVALID_TOPIC; another broker's
-  id and other types are INVALID_REQUEST. Each resource is answered on its own.
+  id and other types are INVALID_REQUEST. Each resource is answered on its own. KAFKA_STORAGE_ERROR: the disk is ill,
+  and what is set for a group is not known now.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from runnel.broker.cluster import ConfigResource
 from runnel.broker.configs.describing import Described, Source, view_of
 from runnel.broker.configs.loggers import loggers
 from runnel.broker.configs.resources import Kind, broker_name, kind_of
-from runnel.broker.mistakes import Refusal, text_of
+from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import LEGAL
+from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 
@@ -38,8 +40,8 @@ async def _result(node: Node, request: Request, resource: dict[str, Any]) -> dic
     try:
         found = await _fields(node, request, kind_of(resource["resource_type"]), resource["resource_name"])
         configs = [config for config in found if not wanted or config["name"] in wanted]
-    except Refusal as refusal:
-        code, message = refusal.code, text_of(refusal)
+    except (Refusal, RunnelError) as error:
+        code, message = code_of(error), text_of(error)
     return {
         "error_code": code,
         "error_message": message,

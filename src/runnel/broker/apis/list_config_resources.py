@@ -4,6 +4,7 @@
 - Version 1 lists the types that are asked for, or all: topics, this broker, its loggers, and the groups that have
   configurations of their own. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
 - Topics are all that clients see, internal ones too.
+- KAFKA_STORAGE_ERROR: the disk is ill, and which groups have some is not known now.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Awaitable
 from runnel.broker.cluster import ClusterState
 from runnel.broker.configs.catalogue import GROUP
 from runnel.broker.configs.resources import Kind
+from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 
@@ -27,9 +30,13 @@ async def handle(node: Node, request: Request) -> Body:
     wanted = request.body["resource_types"] or list(Kind)
     if any(kind not in iter(Kind) for kind in wanted):
         return _answer([], ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        groups = await _groups(node) if Kind.GROUP in wanted else []
+    except RunnelError as error:
+        return _answer([], code_of(error))
     mine = str(node.settings.node_id)
     names = {
-        Kind.GROUP: await _groups(node) if Kind.GROUP in wanted else [],
+        Kind.GROUP: groups,
         Kind.CLIENT_METRICS: [],
         Kind.BROKER_LOGGER: [mine],
         Kind.BROKER: [mine],
