@@ -23,7 +23,7 @@ from runnel.files import Buffer
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
-from runnel.protocol.own import ANSWERED, api_of
+from runnel.protocol.own import ANSWERED
 from runnel.protocol.versions import Api
 from runnel.settings import KIB
 
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
         request = slot.request
         if done.cancelled() or self._transport is None:
             if not done.cancelled() and done.exception() is not None:
-                logger.debug("%s failed for a client that is gone: %r", _name(request), done.exception())
+                logger.debug("%s failed for a client that is gone: %r", request.name, done.exception())
             return
         try:
             body = done.result()
@@ -343,8 +343,8 @@ class Connection(asyncio.Protocol):
         self._server.count(request, size)
 
     def _fail(self, request: Request, error: BaseException) -> None:
-        self._server.tell_rarely("%s of %s failed", _name(request), self.host, error=error)
-        self.give_up(f"its {_name(request)} could not be answered: {error!r}")
+        self._server.tell_rarely("%s of %s failed", request.name, self.host, error=error)
+        self.give_up(f"its {request.name} could not be answered: {error!r}")
 
     # --- answers
 
@@ -435,7 +435,3 @@ def _encoder_of(key: int, version: int) -> Encoder | None:
         return None
     encoder = _ENCODERS[key, version] = response_encoder(key, version)
     return encoder
-
-
-def _name(request: Request) -> str:
-    return f"{api_of(request.api_key).name} v{request.version}"

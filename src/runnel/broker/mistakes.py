@@ -44,6 +44,19 @@ CODES: tuple[tuple[type[RunnelError], ErrorCode], ...] = (
 )
 
 
+# What passes by itself, or belongs to every rebalance: clients wait a moment and try again.
+CLIENTS_TRY_AGAIN = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
+    }
+)
 LONGEST_TEXT = 2_000  # a name that a client sent may be in it, and names have up to 32,767 bytes
 
 

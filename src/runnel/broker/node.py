@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.broker.cluster import ClusterState, cluster_id_entry, open_cluster
 from runnel.broker.configs.groups import GroupConfigs
@@ -22,6 +22,8 @@ from runnel.broker.endpoints import Endpoint
 from runnel.broker.groups import open_groups
 from runnel.broker.handover import Handover
 from runnel.broker.limits import Unsent
+from runnel.broker.lines import RareLines
+from runnel.broker.mistakes import CLIENTS_TRY_AGAIN, LONGEST_TEXT
 from runnel.broker.producer_ids import ProducerIds
 from runnel.broker.quotas import Quotas
 from runnel.broker.topics import Topics
@@ -30,7 +32,11 @@ from runnel.broker.waits import Waits
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.files import DISK, Files
 from runnel.log import Append, Appended, Log, open_log
+from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
+
+if TYPE_CHECKING:
+    from runnel.broker.request import Request
 
 Answer = TypeVar("Answer")
 
@@ -61,6 +67,7 @@ class Node:
         self.disk_room = DiskRoom(log, clock)
         self.disk_reads = asyncio.Semaphore(THREADS)  # what a fetch may read is known when its turn comes
         self.stopping = False
+        self._refusals = RareLines(logger, clock)
         self._tasks: set[asyncio.Task[object]] = set()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runnel-broker")
         self.cluster = open_cluster(log)
@@ -117,6 +124,15 @@ class Node:
 
         append.when_done(lambda done: self.handover.call(settle, done))
         return future
+
+    def refused(self, request: Request, code: ErrorCode, reason: object) -> None:
+        """A line in the log for what is wrong with a client, or between clients; not for what they try again."""
+        if code in CLIENTS_TRY_AGAIN:
+            return
+        self._refusals.tell(
+            "%s of client %s at %s is refused, %s: %.*s",
+            request.name, request.client_id, request.peer.host, code.name, LONGEST_TEXT, reason,
+        )  # fmt: skip
 
     def start_task(self, work: Coroutine[Any, Any, object]) -> None:
         """Do something that nobody waits for; an error is logged."""

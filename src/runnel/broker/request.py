@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from runnel.protocol.decode import Message
+from runnel.protocol.own import api_of
 
 if TYPE_CHECKING:
     from runnel.broker.node import Node
@@ -31,6 +32,11 @@ class Request(NamedTuple):
     body: Message  # has every field that some version has, see protocol/decode.py
     peer: Peer
     size: int  # of the frame, in bytes
+
+    @property
+    def name(self) -> str:
+        """As people look for it: PRODUCE v12."""
+        return f"{api_of(self.api_key).name} v{self.version}"
 
 
 class Silence(NamedTuple):

@@ -17,18 +17,16 @@ from runnel.broker.configs.settings import BrokerSettings
 from runnel.broker.connection import Connection
 from runnel.broker.endpoints import Endpoint, advertised
 from runnel.broker.limits import Connections, Received, Unsent
+from runnel.broker.lines import RareLines
 from runnel.broker.metrics import Counters
 from runnel.broker.node import Node, open_node
 from runnel.broker.request import Request
 from runnel.broker.sockets import bind
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.files import DISK, Files
-from runnel.settings import SECOND
 
 SECONDS_TO_ANSWER = 15.0  # and to end what is under way at a stop
 SECONDS_BETWEEN_CHECKS = 10.0
-LINES_PER_PERIOD = 20
-PERIOD = 10 * SECOND
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +43,7 @@ class Server:
         self._admitted = Connections()
         self.bound: list[Endpoint] = []  # where it listens
         self._servers: list[asyncio.Server] = []
-        self._lines = 0
-        self._period_ends = 0
+        self._lines = RareLines(logger, node.clock)
         self._care: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -127,14 +124,7 @@ class Server:
     def tell_rarely(self, message: str, *arguments: object, error: BaseException | None = None) -> None:
         """What a client can cause again and again must not fill the disk with lines."""
         self.counters.errors += 1
-        now = self.clock.elapsed()
-        if now >= self._period_ends:
-            if self._lines > LINES_PER_PERIOD:
-                logger.warning("%d more lines like these were left out", self._lines - LINES_PER_PERIOD)
-            self._lines, self._period_ends = 0, now + PERIOD
-        self._lines += 1
-        if self._lines <= LINES_PER_PERIOD:
-            logger.log(logging.ERROR if error else logging.WARNING, message, *arguments, exc_info=error)
+        self._lines.tell(message, *arguments, error=error)
 
     # --- care
 

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from runnel.broker.connection import REQUESTS_AT_ONCE, REQUESTS_UNDER_WAY
+from runnel.broker.lines import LINES_PER_PERIOD, PERIOD
 from runnel.broker.request import LongPoll, Silence
-from runnel.broker.server import LINES_PER_PERIOD, PERIOD
 from tests.unit.broker.socketless import Room, ask, fetch, frame, heartbeat, room
 
 

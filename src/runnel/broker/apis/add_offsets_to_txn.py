@@ -15,7 +15,7 @@ from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.transactions import OFFSETS, ProducerEpoch
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -36,5 +36,5 @@ async def handle(node: Node, request: Request) -> Body:
             added = node.transactions.add(name, producer, (OFFSETS,), FIRST_GENERATION)
             await asyncio.wrap_future(added, loop=node.loop)
         except (Refusal, RunnelError) as error:
-            code = told_as(error, knows_fenced=request.version >= FENCED_SINCE)
+            code = refuse(node, request, error, knows_fenced=request.version >= FENCED_SINCE)
     return {"throttle_time": 0, "error_code": code}

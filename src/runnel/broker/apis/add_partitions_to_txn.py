@@ -22,7 +22,7 @@ from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Later, Request
 from runnel.broker.topics import INTERNAL
 from runnel.broker.transactions import ProducerEpoch, TopicPartition
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -66,7 +66,7 @@ async def _many(node: Node, request: Request) -> Body:
 async def _added(node: Node, request: Request, asked: dict[str, Any]) -> Results:
     name, producer = asked["transactional_id"], ProducerEpoch(asked["producer_id"], asked["producer_epoch"])
     if name and asked["verify_only"]:
-        return [await _verified(node, name, producer, place) for place in _places(asked["topics"])]
+        return [await _verified(node, request, name, producer, place) for place in _places(asked["topics"])]
     results: asyncio.Future[Results] = node.loop.create_future()
     _add(node, request, name, producer, asked["topics"], results.set_result)
     return await results
@@ -90,11 +90,15 @@ def _add(
         return
     mistakes = [mistake for topic in topics for mistake in _mistakes(node, topic["name"], topic["partitions"])]
     if any(mistakes):
+        for (topic, number), mistake in zip(places, mistakes, strict=True):
+            if mistake:
+                node.refused(request, mistake, f"transaction {name!r} cannot have {topic}-{number}")
         tell([mistake or ErrorCode.OPERATION_NOT_ATTEMPTED for mistake in mistakes])
         return
 
     def answer(refused: BaseException | None) -> None:
-        code = NONE if refused is None else told_as(refused, knows_fenced=request.version >= FENCED_SINCE)
+        knows_fenced = request.version >= FENCED_SINCE
+        code = NONE if refused is None else refuse(node, request, refused, knows_fenced=knows_fenced)
         tell([code] * len(places))
 
     node.transactions.add_then(
@@ -102,11 +106,13 @@ def _add(
     )
 
 
-async def _verified(node: Node, name: str, producer: ProducerEpoch, place: TopicPartition) -> ErrorCode:
+async def _verified(
+    node: Node, request: Request, name: str, producer: ProducerEpoch, place: TopicPartition
+) -> ErrorCode:
     try:
         await asyncio.wrap_future(node.transactions.verify(name, producer, place), loop=node.loop)
     except (Refusal, RunnelError) as error:
-        return told_as(error)
+        return refuse(node, request, error)
     return ErrorCode.NONE
 
 

@@ -54,9 +54,16 @@ def handle(node: Node, request: Request) -> Answer:
         f"/{request.peer.host}",  # as Kafka writes an address without a name
     )
     needs_member_id = request.version >= FIRST_WITH_OWN_IDS
+
+    def tell(answer: HeartbeatAnswer) -> dict[str, Any]:
+        if answer.error:
+            who = f"member {wish.member_id!r} of group {body['group_id']!r}"
+            node.refused(request, answer.error, f"{who}: {answer.message}")
+        return _body(answer)
+
     return told(
         node.groups.consumer_heartbeat(body["group_id"] or "", wish, needs_member_id=needs_member_id),
-        _body,
+        tell,
         lambda failed: _body(HeartbeatAnswer(error_of(failed))),
     )
 

@@ -21,7 +21,7 @@ from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Later, Request
 from runnel.broker.transactions import ProducerEpoch
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -45,17 +45,17 @@ def handle(node: Node, request: Request) -> Answer:
         if after is not None:
             answer.give(_answer(NO_ERROR, after))
         else:
-            answer.give(_refusal(error, request.version))
+            answer.give(_refusal(node, request, error))
 
     node.transactions.end(body["transactional_id"], producer, version, tell, committed=body["committed"])
     return answer
 
 
-def _refusal(error: Exception | None, version: int) -> dict[str, Any]:
+def _refusal(node: Node, request: Request, error: Exception | None) -> dict[str, Any]:
     if not isinstance(error, Refusal | RunnelError):
         logger.error("a transaction could not be ended", exc_info=error)
         return _answer(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _answer(told_as(error, knows_fenced=version >= FENCED_SINCE))
+    return _answer(refuse(node, request, error, knows_fenced=request.version >= FENCED_SINCE))
 
 
 def _answer(error: ErrorCode, producer: ProducerEpoch = NONE) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from runnel.broker.mistakes import Refusal, code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.transactions import ProducerEpoch
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -39,9 +39,9 @@ async def handle(node: Node, request: Request) -> Body:
             return _answer(ErrorCode.NONE, ProducerEpoch(await node.producer_ids.next(), 0))
         return _answer(ErrorCode.NONE, await _initialised(node, body))
     except Refusal as refusal:
-        return _answer(told_as(refusal, knows_fenced=request.version >= FENCED_SINCE))
+        return _answer(refuse(node, request, refusal, knows_fenced=request.version >= FENCED_SINCE))
     except RunnelError as error:
-        return _answer(code_of(error) if name is None else told_as(error))
+        return _answer(code_of(error) if name is None else refuse(node, request, error))
 
 
 async def _initialised(node: Node, body: dict[str, Any]) -> ProducerEpoch:

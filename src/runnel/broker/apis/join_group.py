@@ -26,7 +26,15 @@ from runnel.broker.groups.joining import JoinRequest
 from runnel.broker.groups.members import GroupProtocol
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
+from runnel.protocol.error_codes import ErrorCode
 
+REASONS = {
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group is of another type, or its members have no protocol in common",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "see group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has its instance id",
+    ErrorCode.UNKNOWN_MEMBER_ID: "it is no member, or not any more",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full",
+}
 FIRST_THAT_SENDS_BACK = 4
 FIRST_WITH_NO_PROTOCOL = 7
 FIRST_THAT_SKIPS = 9
@@ -46,9 +54,17 @@ def handle(node: Node, request: Request) -> Answer:
         request.version >= FIRST_THAT_SENDS_BACK,
         request.version >= FIRST_THAT_SKIPS,
     )
+
+    def tell(answer: JoinAnswer) -> dict[str, Any]:
+        if answer.error:
+            who = f"member {wish.member_id!r}" if wish.member_id else "a new member"
+            reason = REASONS.get(answer.error, "it cannot join")
+            node.refused(request, answer.error, f"{who} of group {body['group_id']!r}: {reason}")
+        return _body(answer, request.version)
+
     return told(
         node.groups.join(body["group_id"] or "", wish),
-        lambda answer: _body(answer, request.version),
+        tell,
         lambda failed: _body(JoinAnswer(wish.member_id, error_of(failed)), request.version),
     )
 

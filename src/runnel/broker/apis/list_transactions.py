@@ -7,18 +7,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from runnel.broker.expressions import compile_expression
-from runnel.broker.mistakes import Refusal, text_of
+from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.transactions import Status, Transaction
 from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
-
-logger = logging.getLogger(__name__)
 
 NAMES = {status.kafka_name for status in Status}
 
@@ -30,8 +27,7 @@ def handle(node: Node, request: Request) -> Body:
         fits: Callable[[str], bool] = compile_expression(pattern, "TransactionalIdPattern") if pattern else bool
         known = node.transactions.all()
     except Refusal as refusal:
-        # The answer has no room for the reason.
-        logger.warning("transactions cannot be listed for client %s: %s", request.client_id, text_of(refusal))
+        node.refused(request, refusal.code, refusal)  # the answer has no room for the reason
         return _answer(refusal.code)
     except Transient:
         return _answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from runnel.broker.groups.answers import error_of, told
-from runnel.broker.groups.offsets import Committed, Committer, TopicPartition
+from runnel.broker.groups.offsets import Committed, Committer, TopicPartition, why_refused
 from runnel.broker.groups.records import CommittedOffset, fits
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Request
@@ -56,8 +56,9 @@ def handle(node: Node, request: Request) -> Answer:
     if error is ErrorCode.GROUP_ID_NOT_FOUND and request.version < FIRST_THAT_MISSES_GROUPS:
         error = ErrorCode.ILLEGAL_GENERATION
     if error:
+        node.refused(request, error, why_refused(error, name, committer))
         return _body(request, parts, error)
-    parts = [[_allowed(node, name, committer, part) for part in topic] for topic in parts]
+    parts = [[_allowed(node, request, committer, part) for part in topic] for topic in parts]
     committed = _committed(node, body["retention_time"], [part for topic in parts for part in topic])
     if not committed:
         return _body(request, parts, ErrorCode.NONE)
@@ -71,20 +72,24 @@ def handle(node: Node, request: Request) -> Answer:
 def _part(node: Node, request: Request, topic_asked: dict[str, Any], asked: dict[str, Any]) -> _Part:
     by_id = request.version >= FIRST_WITH_IDS
     topic = node.topics.find_id(topic_asked["topic_id"]) if by_id else node.topics.find(topic_asked["name"])
-    if topic is None:
-        return _Part(asked, None, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not 0 <= asked["partition_index"] < topic.count:
-        return _Part(asked, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic is None or not 0 <= asked["partition_index"] < topic.count:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        place = f"{topic_asked['topic_id'] if by_id else topic_asked['name']}-{asked['partition_index']}"
+        node.refused(request, unknown, f"group {request.body['group_id']!r} cannot commit in {place}")
+        return _Part(asked, topic, unknown)
     metadata = asked["committed_metadata"] or ""
     if len(metadata) > node.settings.offset_metadata_max_bytes or not fits(metadata):
         return _Part(asked, topic, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return _Part(asked, topic, ErrorCode.NONE)
 
 
-def _allowed(node: Node, group: str, committer: Committer, part: _Part) -> _Part:
+def _allowed(node: Node, request: Request, committer: Committer, part: _Part) -> _Part:
     if part.topic is None or part.error:
         return part
+    group = request.body["group_id"]
     error = node.groups.check_partition(group, committer, part.topic.id, part.asked["partition_index"])
+    if error:
+        node.refused(request, error, why_refused(error, group, committer))
     return part._replace(error=error)
 
 

@@ -26,7 +26,7 @@ from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Encoded, Later, Request, Silence
 from runnel.broker.topics import Topic
 from runnel.broker.transactions import ProducerEpoch, TopicPartition
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.clock import Clock
 from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
@@ -163,6 +163,7 @@ class Production(Later):
             results.append(result)
             if mistake is not None or topic is None:
                 result["error_code"] = mistake
+                self._miss(asked["topic_id"] if by_id else asked["name"], partition["index"], mistake)
             else:
                 self._append(topic, partition["index"], partition["records"], result)
 
@@ -185,8 +186,16 @@ class Production(Later):
                 self._pending += 1
         except IndexError:
             result["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._miss(topic.name, number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except (Refusal, RunnelError) as error:
             result["error_code"], result["error_message"] = code_of(error), text_of(error)
+            self._node.refused(self._request, result["error_code"], f"{topic.name}-{number}: {error}")
+
+    def _miss(self, topic: object, number: int, mistake: ErrorCode | None) -> None:
+        """Who is in a transaction has had the partition; others may be a little early."""
+        name = self._request.body["transactional_id"]
+        if name and mistake is not None:
+            self._node.refused(self._request, mistake, f"transaction {name!r} cannot write to {topic}-{number}")
 
     def _submit(self, partition: Partition, batch: memoryview, result: dict[str, Any]) -> None:
         append = partition.submit(batch)
@@ -236,7 +245,10 @@ class Production(Later):
             self._submit(first.partition, first.batch, first.result)
         except Exception as error:
             abortable = self._request.version >= ABORTABLE_SINCE
-            first.result["error_code"] = told_as(error, knows_fenced=False, knows_abortable=abortable)
+            where = f"{first.place.topic}-{first.place.partition}"
+            first.result["error_code"] = refuse(
+                self._node, self._request, error, knows_fenced=False, knows_abortable=abortable, where=where
+            )
             first.result["error_message"] = text_of(error)
             self._settle()
 

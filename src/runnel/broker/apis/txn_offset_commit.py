@@ -19,13 +19,13 @@ import asyncio
 from typing import Any
 
 from runnel.broker.groups.answers import error_of
-from runnel.broker.groups.offsets import Committed, Committer, TopicPartition
+from runnel.broker.groups.offsets import Committed, Committer, TopicPartition, why_refused
 from runnel.broker.groups.records import CommittedOffset, fits
 from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.transactions import OFFSETS, ProducerEpoch, Status
-from runnel.broker.transactions.mistakes import told_as
+from runnel.broker.transactions.mistakes import refuse
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -44,6 +44,8 @@ async def handle(node: Node, request: Request) -> Body:
             mistake = _mistake(node, place, asked)
             if mistake:
                 mistakes[place] = mistake
+                who = f"transaction {body['transactional_id']!r} cannot commit for group {body['group_id']!r}"
+                node.refused(request, mistake, f"{who} in {place.topic}-{place.partition}")
             else:
                 committed[place] = _committed(node, place, asked)
     error = await _commit(node, request, committed) if committed else ErrorCode.NONE
@@ -73,19 +75,22 @@ async def _commit(node: Node, request: Request, committed: Committed) -> ErrorCo
     committer = Committer(body["member_id"] or "", body["group_instance_id"], body["generation_id"])
     error = _check(node, body["group_id"], committer, committed)
     if error:
+        node.refused(request, error, why_refused(error, body["group_id"], committer))
         return error
     version = 2 if request.version >= SECOND_GENERATION_SINCE else 1
     try:
         await node.transactions.admitted(name, producer, OFFSETS, version)
         _refuse_if_ended(node, name, producer)
     except (Refusal, RunnelError) as refused:
-        return told_as(refused, knows_fenced=False, knows_abortable=request.version >= ABORTABLE_SINCE)
+        return refuse(node, request, refused, knows_fenced=False, knows_abortable=request.version >= ABORTABLE_SINCE)
     try:
         # Looked at again: the group may have changed while the transaction was asked for.
         error = _check(node, body["group_id"], committer, committed)
         if not error:
             stored = node.groups.commit_in_transaction(body["group_id"], producer, committed)
             await asyncio.wrap_future(stored, loop=node.loop)
+        else:
+            node.refused(request, error, why_refused(error, body["group_id"], committer))
         return error
     except RunnelError as failed:
         return error_of(failed, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

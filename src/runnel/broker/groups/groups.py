@@ -347,6 +347,8 @@ class Groups:
         """A topic is deleted, and all that was committed for it."""
         answer: Future[None] = kept(None)
         for name in (*self._groups, *self.consumer.names()):
+            if self.is_subscribed_to(name, topic):
+                logger.info("group %s: topic %s, which it reads, is deleted, and its offsets with it", name, topic)
             # Answers come in the order of the decisions, and a loss is one of all that follow: the last says it all.
             answer = self._durable.submit(offsets.forget_topic(self.clock.now(), name, topic))
         return answer

@@ -55,6 +55,25 @@ def check_commit(group: Group, committer: Committer) -> ErrorCode:
     return ErrorCode.NONE
 
 
+def why_refused(error: ErrorCode, group: str | None, committer: Committer) -> str:
+    """For people, of a commit that is refused as a whole."""
+    member, number = committer.member_id, committer.generation
+    match error:
+        case ErrorCode.UNKNOWN_MEMBER_ID if member:
+            return f"{member!r} is no member of group {group!r}"
+        case ErrorCode.UNKNOWN_MEMBER_ID:
+            return f"group {group!r} has members, and whoever commits does not say that it is one"
+        case ErrorCode.ILLEGAL_GENERATION | ErrorCode.STALE_MEMBER_EPOCH:
+            return f"{member!r} commits in generation or epoch {number} of group {group!r}, which is over"
+        case ErrorCode.FENCED_INSTANCE_ID:
+            return f"the instance id {committer.instance_id!r} of group {group!r} is another member's than {member!r}"
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return f"there is no group {group!r} of which {member!r} could be a member"
+        case ErrorCode.UNSUPPORTED_VERSION:
+            return f"group {group!r} is a consumer group, whose members commit from version 9 on"
+    return f"a commit for group {group!r}"
+
+
 def commit(now: int, group: str, offsets: Committed) -> Callable[[GroupsState], Decision[None]]:
     entries = [offset_entry(now, OffsetKey(group, *place), committed) for place, committed in offsets.items()]
     return lambda _: Decision(None, entries)

@@ -195,8 +195,10 @@ def _in_force(state: TransactionsState, name: str, producer: ProducerEpoch, mark
     known = known_of(state, name, marked)
     if known is not None and _knows_the_end(known, producer):
         raise _being_ended(name)
-    if known is None or known.producer_id != producer.producer_id:
-        raise _unknown(name, producer)
+    if known is None:
+        raise _unknown(name)
+    if known.producer_id != producer.producer_id:
+        raise _not_its_producer(name, producer)
     if known.epoch != producer.epoch:
         raise _fenced(name, producer)
     if known.status.is_ending:
@@ -227,12 +229,12 @@ def end(
     def decide(state: TransactionsState) -> Decision[Step]:
         known = known_of(state, name, marked)
         if known is None:
-            raise _unknown(name, producer)
+            raise _unknown(name)
         if version >= NEW_EPOCH_AT_EVERY_END and _knows_the_end(known, producer):
             raise _being_ended(name)
         is_retry = _is_retry(known, producer)
         if known.producer_id != producer.producer_id and not is_retry:
-            raise _unknown(name, producer)
+            raise _not_its_producer(name, producer)
         if known.epoch != producer.epoch and not is_retry:
             raise _fenced(name, producer)
         if known.status is ONGOING and not is_retry:
@@ -392,5 +394,12 @@ def _fenced(name: str, producer: ProducerEpoch) -> Refusal:
     )
 
 
-def _unknown(name: str, producer: ProducerEpoch) -> Refusal:
+def _unknown(name: str) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"there is no transactional id {name!r}: no producer was initialised with it, or it has expired",
+    )
+
+
+def _not_its_producer(name: str, producer: ProducerEpoch) -> Refusal:
     return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {producer.producer_id} is not that of {name!r}")

@@ -131,7 +131,8 @@ class Ending:
             return
         topic = self._node.topics.find(place.topic)
         if topic is None or place.partition >= topic.count:
-            note((place, None, None))  # it was deleted, and its records with it
+            logger.info("transaction %r ends without %s-%d: it was deleted, and its records with it", self.name, *place)
+            note((place, None, None))
             return
         try:
             append = topic.partition(place.partition).submit_marker(

@@ -1,10 +1,34 @@
-"""What a producer is told of a transaction that cannot go on: one of Kafka's error codes, as its version knows them."""
+"""What a producer is told of a transaction that cannot go on: one of Kafka's error codes, as its version knows them.
+
+The answers have no room for the reason, so it is told in the log.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from runnel.broker.mistakes import Refusal, code_of
 from runnel.errors import RunnelError, Transient
 from runnel.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from runnel.broker.node import Node
+    from runnel.broker.request import Request
+
+
+def refuse(
+    node: Node,
+    request: Request,
+    error: BaseException,
+    *,
+    knows_fenced: bool = True,
+    knows_abortable: bool = True,
+    where: str = "",
+) -> ErrorCode:
+    """What the producer is told, and a line in the log with the reason."""
+    code = told_as(error, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
+    node.refused(request, code, f"{where}: {error}" if where else error)
+    return code
 
 
 def told_as(error: BaseException, *, knows_fenced: bool = True, knows_abortable: bool = True) -> ErrorCode:
