@@ -390,7 +390,7 @@ def _being_ended(name: str) -> Refusal:
 def _fenced(name: str, producer: ProducerEpoch) -> Refusal:
     return Refusal(
         ErrorCode.PRODUCER_FENCED,
-        f"epoch {producer.epoch} of {name!r} is not in force: another producer uses this transactional id",
+        f"epoch {producer.epoch} of {name!r} is not in force: somebody else has this id, or a transaction was aborted",
     )
 
 

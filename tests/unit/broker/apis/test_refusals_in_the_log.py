@@ -47,7 +47,7 @@ def test_an_epoch_that_is_over(transactional: Stage, caplog: pytest.LogCaptureFi
     old.commit_offset(5)
     old.end(committed=True)
     old.initialise(keep=True)
-    reason = "epoch 0 of 't' is not in force: another producer uses this transactional id"
+    reason = "epoch 0 of 't' is not in force: somebody else has this id, or a transaction was aborted"
     first = [
         f"ADD_PARTITIONS_TO_TXN v3: PRODUCER_FENCED: {reason}",
         f"ADD_OFFSETS_TO_TXN v3: PRODUCER_FENCED: {reason}",
