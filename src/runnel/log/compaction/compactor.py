@@ -101,8 +101,12 @@ class Compactor:
     def _oldest(self, segment: Segment) -> int:
         """A producer whose clock is ahead does not hold back for longer what is to be forgotten."""
         header = next(iter(segment.headers_from(segment.base_offset)), None)
-        written = self._home.files.modified(segment.path)
-        return written if header is None or header.max_timestamp < 0 else min(header.max_timestamp, written)
+        if header is None or header.max_timestamp < 0:
+            return self._home.files.modified(segment.path)
+        try:
+            return min(header.max_timestamp, self._home.files.modified(segment.path))
+        except FileNotFoundError:  # the work will tell
+            return header.max_timestamp
 
     # --- a round
 
