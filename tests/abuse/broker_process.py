@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.ports import HOST, free_port
+
 READY = "listening on "
 START_LIMIT = 60.0
 STOP_LIMIT = 60.0
@@ -18,13 +20,13 @@ DEFAULTS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 
 
 class BrokerProcess:
-    """Use it with `with`. The port of the first start is kept for the others."""
+    """Use it with `with`. Each start is at the same port."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str | int] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         self.log = directory / "broker.log"
-        self.address = ("127.0.0.1", 0)
+        self.address = (HOST, free_port())
         self._settings = DEFAULTS | {name: str(value) for name, value in (settings or {}).items()}
         self._process: subprocess.Popen[bytes] | None = None
 

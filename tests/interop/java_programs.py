@@ -17,7 +17,8 @@ from typing import Protocol, Self
 
 from tests.abuse.broker_process import BrokerProcess
 from tests.interop.kafka_distribution import JVM_OPTIONS, java_command, java_environment
-from tests.interop.kafka_server import HOST, LOGGING, free_port, kafka_server, logging_option
+from tests.interop.kafka_server import HOST, LOGGING, kafka_server, logging_option
+from tests.ports import free_port
 
 STOP_LIMIT = 60.0
 MEMORY = "-Xmx256m"

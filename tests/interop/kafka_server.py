@@ -31,6 +31,7 @@ from tests.interop.kafka_distribution import (
     java_command,
     java_environment,
 )
+from tests.ports import free_port
 
 HOST = "127.0.0.1"
 NODE_ID = "1"
@@ -252,11 +253,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as chosen:
-        return int(chosen.getsockname()[1])
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from tests.broker_wire import LATEST, Wire, offset_at
 from tests.interop.committed import LIMIT, committed
 from tests.interop.java_programs import Program, Restarted, broker_of
 from tests.interop.kafka_distribution import kafka_classpath
-from tests.interop.kafka_server import free_port
+from tests.ports import free_port
 
 FIRST, FEW, MANY = 500, 50, 5_000
 KILLS = ("worker", "broker", "worker")

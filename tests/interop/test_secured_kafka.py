@@ -19,7 +19,8 @@ from runnel.records import Record
 from tests.contract.raw_reading import records_in
 from tests.contract.source.bench import Bench
 from tests.interop.certificates import PASSWORD, make_certificates
-from tests.interop.kafka_server import HOST, free_port, kafka_server
+from tests.interop.kafka_server import HOST, kafka_server
+from tests.ports import free_port
 
 pytestmark = pytest.mark.servers
 

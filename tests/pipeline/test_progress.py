@@ -9,7 +9,6 @@ import os
 import pty
 import re
 import select
-import socket
 import struct
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from runnel.client import Admin, lag
 from tests.pipeline.scene import SECOND, Scene, Sending
 from tests.pipeline.stage import APP, PARTITIONS, PROGRAM, Stage
 from tests.pipeline.waiting import wait_until
+from tests.ports import HOST, free_port
 
 pytestmark = pytest.mark.servers
 
@@ -79,9 +79,7 @@ def get(address, path):
 
 
 def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"{HOST}:{free_port()}"
 
 
 def described(scene, group):

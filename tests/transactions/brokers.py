@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from tests.interop.kafka_server import KafkaServer, free_port, kafka_server
+from tests.interop.kafka_server import KafkaServer, kafka_server
+from tests.ports import free_port
 
 HOST = "127.0.0.1"
 READY = b"listening on "

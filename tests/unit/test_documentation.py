@@ -22,7 +22,6 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +43,7 @@ from runnel.views import errors as view_errors
 from runnel.views.changes import Change
 from runnel.views.serving import Selection, View, Views
 from runnel.views.watching import Step, Watch
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -298,9 +298,3 @@ def shells(tmp_path: Path) -> Iterator[Callable[[Path, Mapping[str, str]], Shell
     yield shell
     for each in made:
         each.end()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

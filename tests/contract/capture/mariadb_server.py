@@ -11,7 +11,6 @@ installed, Debian's packages are fetched and unpacked, which takes no rights, in
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+
+from tests.ports import free_port
 
 HOST = "127.0.0.1"
 USER, PASSWORD = "runnel", "s3cret"
@@ -105,7 +106,7 @@ def mariadb_server(settings: Mapping[str, str] | None = None) -> Iterator[Mariad
             for each in (directory, directory / "users.sql"):
                 shutil.chown(each, SERVER_USER)
         _make(directory)
-        mariadb = Mariadb(_free_port(), directory, {**SETTINGS, **(settings or {})})
+        mariadb = Mariadb(free_port(), directory, {**SETTINGS, **(settings or {})})
         mariadb.start()
         try:
             yield mariadb
@@ -205,9 +206,3 @@ def _environment() -> dict[str, str]:
         return dict(os.environ)
     libraries = sorted({str(path.parent) for path in base.glob("lib/**/*.so*")})
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -12,7 +12,6 @@ RUNNEL_POSTGRES in the environment (see `postgres_package`).
 import glob
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 import psycopg
 
 from tests.contract.views.postgres_package import packaged_programs
+from tests.ports import free_port
 
 HOST = "127.0.0.1"
 USER = "runnel"
@@ -136,9 +136,3 @@ def run_as_server(command: Sequence[str]) -> None:
         if status.returncode:
             output.seek(0)
             raise PostgresUnavailable(f"{' '.join(command)} failed:\n{output.read().decode(errors='replace')}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -14,6 +14,7 @@ from runnel.errors import AddressInUse, DirectoryOwned
 from runnel.files import DiskFiles
 from runnel.log import open_log
 from tests.abuse.wire import Client, parsed_address
+from tests.ports import HOST, free_port
 from tests.threaded_syncs import ThreadedSyncs
 from tests.unit.broker.socketless import Room, ask, fetch, room
 from tests.unit.log.stage import batch
@@ -157,12 +158,11 @@ def test_a_port_in_use_leaves_the_data_directory_alone(tmp_path):
 
 
 def test_a_directory_in_use_leaves_the_port_free(tmp_path):
-    with runnel.Broker() as broker:
-        address = parsed_address(broker.bootstrap)
-    configs = {"listeners": f"PLAINTEXT://127.0.0.1:{address[1]}"}
+    address = HOST, free_port()
+    configs = {"listeners": f"PLAINTEXT://{HOST}:{address[1]}"}
     with open_log(tmp_path / "data"), pytest.raises(DirectoryOwned):
         asyncio.run(start_server(str(tmp_path / "data"), configs))
-    with runnel.Broker(listen=f"127.0.0.1:{address[1]}") as broker:
+    with runnel.Broker(listen=f"{HOST}:{address[1]}") as broker:
         assert parsed_address(broker.bootstrap) == address
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 
 import pytest
@@ -10,13 +9,13 @@ import pytest
 from runnel import Broker
 from runnel.client import Admin, Consumer, Producer, RecordsLost, Token, Unreachable
 from runnel.client.connection import Faults
+from tests.ports import HOST, free_port
 
 
 @pytest.fixture
 def broker(tmp_path):
     """A broker that can be stopped and started again at the same address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"{HOST}:{free_port()}"
     broker = Broker(tmp_path / "data", listen=address)
     broker.start()
     with Admin(address) as admin:

@@ -26,9 +26,9 @@ from tests.contract.views.postgres_server import (
     SERVER_USER,
     USER,
     Postgres,
-    free_port,
     run_as_server,
 )
+from tests.ports import free_port
 
 SLOT: Final = "standby"
 COPIED: Final = "SELECT FROM pg_replication_slots WHERE slot_name = '{slot}' AND synced AND NOT temporary"

@@ -9,7 +9,7 @@ from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from tests.broker_wire import Wire, create_topic, metadata
-from tests.interop.kafka_server import free_port
+from tests.ports import free_port
 from tests.property.protocol.kio_messages import Kind, decoded
 
 NOT_ASKED = -(2**31)
