@@ -178,9 +178,9 @@ def test_commit_is_seen_at_once(bootstrap, admin, ten, name):
 
 
 def test_without_a_group_nothing_is_committed(bootstrap, admin, ten):
-    before = [group.name for group in Groups(admin).list()]
+    before = {group.name for group in Groups(admin).list()}
     read(bootstrap, ten)
-    assert [group.name for group in Groups(admin).list()] == before
+    assert {group.name for group in Groups(admin).list()} <= before  # one of another test may end meanwhile
 
 
 def test_members_of_a_group_share_the_partitions(bootstrap, admin, producer, wide, name):
@@ -199,7 +199,8 @@ def test_members_of_a_group_share_the_partitions(bootstrap, admin, producer, wid
         for number in range(300):
             producer.send(wide, b"", partition=number % 3)
         producer.flush()
-        wait_until(lambda: len(seen[0]) + len(seen[1]) >= 300)
+        # What was not committed when the partitions were shared anew, for whatever reason, would be read again.
+        wait_until(lambda: len({*seen[0], *seen[1]}) >= 300)
     finally:
         for consumer in consumers:
             consumer.stop()
@@ -207,7 +208,7 @@ def test_members_of_a_group_share_the_partitions(bootstrap, admin, producer, wid
             thread.join()
         for consumer in consumers:
             consumer.close()
-    assert sorted(seen[0] + seen[1]) == [(partition, offset) for partition in range(3) for offset in range(100)]
+    assert {*seen[0], *seen[1]} == {(partition, offset) for partition in range(3) for offset in range(100)}
     assert all(seen)
 
 

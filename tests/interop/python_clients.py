@@ -81,7 +81,7 @@ class Membership:
     pattern: str | None = None
     assignor: str = "range"
     instance: str | None = None
-    session: int = 10_000  # milliseconds
+    session: int = 45_000  # milliseconds: nobody is taken for dead because the machine is busy
 
 
 class Member(ABC):
