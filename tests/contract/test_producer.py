@@ -96,7 +96,7 @@ def test_a_full_queue_makes_the_sender_wait(bootstrap, topic):
 
 
 def test_a_queue_that_stays_full_is_an_error(bootstrap, topic):
-    settings = {"queue.buffering.max.messages": 1, "linger.ms": 5_000, "message.timeout.ms": 60_000}
+    settings = {"queue.buffering.max.messages": 1, "linger.ms": 60_000, "message.timeout.ms": 120_000}
     with Producer(bootstrap, settings=settings, timeout=0.2) as producer:
         producer.send(topic, b"a")
         with pytest.raises(QueueFull, match=r"no room for another within 0\.2 s"):

@@ -496,11 +496,10 @@ def test_nothing_cannot_be_committed_if_it_is_not_announced_and_the_next_one_can
 # --- what is wrong
 
 
-def test_a_topic_that_is_not_there_is_told_when_the_transaction_begins(bootstrap, name):
-    with Cluster(bootstrap, timeout=1) as cluster:
-        transaction = Transaction(cluster, name)
-        with pytest.raises(UnknownTopic, match=f'there is no topic "{name}-missing"'):
-            transaction.begin([(f"{name}-missing", 0)])
+def test_a_topic_that_is_not_there_is_told_when_the_transaction_begins(cluster, name):
+    transaction = Transaction(cluster, name)
+    with pytest.raises(UnknownTopic, match=f'there is no topic "{name}-missing"'):
+        transaction.begin([(f"{name}-missing", 0)])
 
 
 def test_a_partition_that_is_not_part_of_the_transaction_is_told(cluster, transaction, wide):

@@ -29,6 +29,12 @@ def scripted_cluster(
             yield cluster, broker
 
 
+def give_up_soon(cluster: Cluster, broker: ScriptedBroker) -> None:
+    """What does not pass is told at once; an answer may take its time, as on a busy machine."""
+    with cluster.wire(broker.address):  # kept, with its own time-out
+        cluster.timeout = 0.1
+
+
 def metadata(
     broker: ScriptedBroker,
     *,

@@ -14,7 +14,7 @@ from runnel.client.again import Again, pauses, settled
 from runnel.client.cluster import KEPT_CONNECTIONS, Cluster
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from tests.unit.client.scripted_cluster import PLACE, asked, listed, metadata, scripted_cluster
+from tests.unit.client.scripted_cluster import PLACE, asked, give_up_soon, listed, metadata, scripted_cluster
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,8 @@ def test_a_partition_without_a_leader_is_waited_for():
 
 
 def test_a_partition_that_nobody_leads_for_too_long_is_told():
-    with scripted_cluster({Api.LIST_OFFSETS: [listed(5)]}, timeout=0.1) as (cluster, broker):
+    with scripted_cluster({Api.LIST_OFFSETS: [listed(5)]}) as (cluster, broker):
+        give_up_soon(cluster, broker)
         broker.answers[Api.METADATA] = [metadata(broker, leader=-1)]
         with pytest.raises(Busy, match="finding the leader of orders-0 failed: the partition has no leader"):
             positions.latest(cluster, [PLACE])
@@ -133,7 +134,7 @@ def test_a_connection_that_the_broker_closed_while_it_was_idle_is_not_asked_on()
 
 
 def test_it_gives_up_when_nobody_comes_back():
-    with scripted_cluster({Api.LIST_OFFSETS: [b""]}, timeout=0.2) as (cluster, _), pytest.raises(Unreachable):
+    with scripted_cluster({Api.LIST_OFFSETS: [b""]}, timeout=2.0) as (cluster, _), pytest.raises(Unreachable):
         positions.latest(cluster, [PLACE])
 
 

@@ -12,7 +12,15 @@ from runnel.client.fetch import Fetcher
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import Record, build_batch
-from tests.unit.client.scripted_cluster import asked, fetched, listed, metadata, scripted_cluster, throttled
+from tests.unit.client.scripted_cluster import (
+    asked,
+    fetched,
+    give_up_soon,
+    listed,
+    metadata,
+    scripted_cluster,
+    throttled,
+)
 
 
 def batch(offset, *values):
@@ -66,8 +74,10 @@ def test_an_empty_answer_of_a_follower_that_lags_is_asked_for_again():
 
 
 def test_what_is_never_committed_is_told():
-    with scripted_cluster({Api.FETCH: [fetched(stable=2)]}, timeout=0.1) as (cluster, _), pytest.raises(Busy) as told:
-        ranges(cluster)
+    with scripted_cluster({Api.FETCH: [fetched(stable=2)]}) as (cluster, broker):
+        give_up_soon(cluster, broker)
+        with pytest.raises(Busy) as told:
+            ranges(cluster)
     assert told.value.what == (
         "reading orders-0 from offset 0 failed: only what is before offset 2 is committed, and 3 was asked for"
     )
