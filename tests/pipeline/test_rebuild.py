@@ -305,14 +305,21 @@ def test_it_is_rebuilt_while_the_app_runs_under_load_and_the_app_goes_on_with_th
 
 SNAPSHOT_EVERY = "spark.sql.streaming.stateStore.minDeltasForSnapshot"  # versions
 LOOK_AFTER_STATE_EVERY = "spark.sql.streaming.stateStore.maintenanceInterval"
+# Spark stops what looks after its state with a lock in its hands that this may be waiting for, and then waits for it as
+# long as these say: by Spark's own choice for six minutes.
+STOP_WITHIN = "spark.sql.streaming.stateStore.maintenanceShutdownTimeout"
+BREAK_OFF_WITHIN = "spark.sql.streaming.stateStore.maintenanceForceShutdownTimeout"
 
 
 @contextmanager
 def late_snapshots(spark) -> Iterator[Any]:
     """Spark makes a snapshot of each version, and does not come to write them. What looks after its state."""
-    states = spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore
-    before = {name: spark.conf.get(name) for name in (SNAPSHOT_EVERY, LOOK_AFTER_STATE_EVERY)}
-    states.stopMaintenanceTask()  # it begins again with the next batch of any query
+    states = getattr(getattr(spark._jvm.org.apache.spark.sql.execution.streaming.state, "StateStore$"), "MODULE$")
+    changed = {STOP_WITHIN: "20s", BREAK_OFF_WITHIN: "1s"}
+    before = {name: spark.conf.get(name) for name in (SNAPSHOT_EVERY, LOOK_AFTER_STATE_EVERY, *changed)}
+    states.stopMaintenanceTaskWithoutLock()  # no query runs; it begins again with the next batch of any
+    for name, value in changed.items():
+        spark.conf.set(name, value)
     spark.conf.set(SNAPSHOT_EVERY, "1")
     spark.conf.set(LOOK_AFTER_STATE_EVERY, "1h")
     try:
@@ -320,7 +327,7 @@ def late_snapshots(spark) -> Iterator[Any]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-        states.stopMaintenanceTask()
+        states.stopMaintenanceTaskWithoutLock()
 
 
 @pytest.mark.servers
