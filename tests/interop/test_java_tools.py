@@ -271,14 +271,15 @@ def test_verifiable_consumers_share_take_over_and_read_everything(
 ) -> None:
     everything = {(wide, number) for number in range(4)}
     (tmp_path / "client.properties").write_text("heartbeat.interval.ms=200\n")
-    member = ("VerifiableConsumer", "--topic", wide, "--group-id", group, "--session-timeout", "2000")
+    member = ("VerifiableConsumer", "--topic", wide, "--group-id", group)
     member += ("--command-config", str(tmp_path / "client.properties"))
     member += ("--reset-policy", "earliest", "--assignment-strategy", f"{STRATEGY}.{strategy}")
+    session = "--session-timeout"  # long enough for a machine that starts three Javas
     produce = ("VerifiableProducer", "--topic", wide, "--max-messages")
     with Verifiables(bootstrap) as tools:
-        stays = tools.start(*member)
+        stays = tools.start(*member, session, "30000")
         tools.wait_for(lambda: stays.assigned == everything)
-        dies = tools.start(*member)
+        dies = tools.start(*member, session, "6000")
         tools.wait_for(lambda: len(stays.assigned) == len(dies.assigned) == 2)
         assert stays.assigned | dies.assigned == everything
 
