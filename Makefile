@@ -3,6 +3,8 @@
 PYTHON ?= python3
 ROUNDS ?= 1000
 SEED ?=
+# Where chance starts in what must pass with every change; `make soak` looks further.
+CHANCE = --seed $(or $(SEED),1) --hypothesis-seed $(or $(SEED),1)
 KEEP ?=
 
 VENV := .venv
@@ -20,13 +22,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(READY) ## run the fast tests on all cores; needs nothing but Python
-	@$(BIN)/pytest -n auto --dist worksteal -m "not servers and not soak" --seed $(or $(SEED),1)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not servers and not soak" $(CHANCE)
 
 test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, MariaDB, kcat, npm and a C compiler
 	@.ci/require-java
 	@echo "Preparing Java's archives of classes (once; Spark and Apache Kafka start in half the time) ..."
 	@$(BIN)/python -m tests.interop.kafka_archive & $(BIN)/python -m runnel.pipeline.archiving; wait
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "servers and not soak" --durations 30 --durations-min 10
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "servers and not soak" $(CHANCE) --durations 30 --durations-min 10
 
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
