@@ -12,6 +12,6 @@ from runnel.pipeline.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session("tests", master="local[2]")
+    session = spark_session("tests", master="local[2]", brief=True)
     yield session
     session.stop()

@@ -31,7 +31,7 @@ LIMIT = 120.0
 HOST = """
 import json, sys
 from runnel.pipeline.session import spark_session
-spark = spark_session("crash", master="local[2]")
+spark = spark_session("crash", master="local[2]", brief=True)
 java = spark.sparkContext._gateway.gateway_parameters
 print(json.dumps([java.port, java.auth_token, spark.sparkContext.pythonExec]), flush=True)
 sys.stdin.read()
