@@ -28,7 +28,7 @@ test-servers: $(READY) ## run the tests against real servers; needs Java 17, Mav
 	@.ci/require-java
 	@echo "Preparing Java's archives of classes (once; Spark and Apache Kafka start in half the time) ..."
 	@$(BIN)/python -m tests.interop.kafka_archive & $(BIN)/python -m runnel.pipeline.archiving; wait
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "servers and not soak" $(CHANCE) --durations 30 --durations-min 10
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "servers and not soak" $(CHANCE) --durations 30 --durations-min 10
 
 soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
 	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
