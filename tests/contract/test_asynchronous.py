@@ -19,7 +19,7 @@ from runnel.client import (
 )
 from runnel.client.asynchronous import AsyncConsumer, AsyncProducer
 
-SECONDS = 30
+SECONDS = 120  # for what takes a moment on an idle machine
 
 
 async def take(records: AsyncConsumer, count: int) -> list[bytes | None]:

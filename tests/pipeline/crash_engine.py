@@ -27,7 +27,7 @@ from tests.pipeline.crash_driver import Java, Life, live
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.pipeline.crash_driver"])
-LIMIT = 120.0
+LIMIT = 600.0  # for a broken test, as that of `waiting`
 HOST = """
 import json, sys
 from runnel.pipeline.session import spark_session
