@@ -313,4 +313,6 @@ HINTS = {
     "42501": "grant this user the right to make and write tables: GRANT CREATE, USAGE ON SCHEMA ... TO ...",
     "25006": "the server only reads, as a standby does: name the one that writes",
     "3F000": "create the schema, or name another with ?options=-csearch_path%3Dpublic",
+    "54000": "an index takes keys of some 2,700 bytes: shorten them in the view's function, as by F.sha2",
+    "22P05": "keep views in a database of the encoding UTF8: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
 }

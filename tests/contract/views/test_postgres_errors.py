@@ -55,6 +55,23 @@ def test_a_server_that_only_reads(postgres):
         writer.claim()
 
 
+def test_a_key_that_is_too_long_for_an_index(postgres):
+    postgres.run("CREATE SCHEMA long")
+    key = "".join(map(chr, range(256, 5_000)))
+    with claimed(PostgresStore(postgres.url + "?options=-csearch_path%3Dlong")) as writer:
+        with pytest.raises(StoreRefused, match=r"index row.*shorten them in the view's function"):
+            writer.apply(seen((key, 1)), marker(0))
+        writer.apply(seen((key[:100], 1)), marker(0))
+
+
+def test_a_database_of_another_encoding(postgres):
+    postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    with claimed(PostgresStore(postgres.url_of("runnel", "latin"))) as writer:
+        writer.apply(seen(("ü", 1)), marker(0))
+        with pytest.raises(StoreRefused, match=r"no equivalent.*ENCODING 'UTF8'"):
+            writer.apply(seen(("ж", 1)), marker(1))
+
+
 def test_text_that_it_cannot_hold_is_no_value_to_ask_for(postgres):
     postgres.run("CREATE SCHEMA nul")
     store = PostgresStore(postgres.url + "?options=-csearch_path%3Dnul")
