@@ -35,8 +35,9 @@ def make_catalog(database: Database) -> None:
 class Catalog:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._views = database.schema + VIEWS
-        self._commits = database.schema + COMMITS
+        schema = database.schema.replace("{", "{{").replace("}", "}}")  # statements are templates, see `_run`
+        self._views = schema + VIEWS
+        self._commits = schema + COMMITS
 
     def is_there(self) -> bool:
         return self._database.table_like(COMMITS) is not None
@@ -44,10 +45,10 @@ class Catalog:
     def has_all_columns(self) -> bool:
         """Both databases are asked alike: the join has a row also where there are no views."""
         query = f"SELECT v.* FROM (SELECT 1 AS one) o LEFT JOIN {self._views} v ON v.number = o.one LIMIT 1"
-        return len(self._database.run(query)[0]) >= COLUMNS
+        return len(self._run(query)[0]) >= COLUMNS
 
     def make(self) -> None:
-        self._database.run(
+        self._run(
             f"CREATE TABLE IF NOT EXISTS {self._views} (name text NOT NULL PRIMARY KEY, number bigint NOT NULL UNIQUE, "
             f"query text NOT NULL, key text NOT NULL, schema {self._database.bytes_type} NOT NULL, "
             "epoch bigint NOT NULL, claimed_by text NOT NULL, "
@@ -55,8 +56,8 @@ class Catalog:
             "first_position bigint NOT NULL, next_position bigint NOT NULL, log text)"
         )
         if not self.has_all_columns():
-            self._database.run(f"ALTER TABLE {self._views} ADD COLUMN log text")
-        self._database.run(
+            self._run(f"ALTER TABLE {self._views} ADD COLUMN log text")
+        self._run(
             f"CREATE TABLE IF NOT EXISTS {self._commits} (view bigint NOT NULL, next_position bigint NOT NULL, "
             "first_position bigint NOT NULL, log_rows bigint NOT NULL, log_rows_before bigint NOT NULL, "
             "batch bigint NOT NULL, committed_ms bigint NOT NULL, PRIMARY KEY (view, next_position))"
@@ -65,16 +66,16 @@ class Catalog:
     def names(self) -> list[str]:
         if not self.is_there():
             return []
-        names = (name for (name,) in self._database.run(f"SELECT name FROM {self._views}"))
+        names = (name for (name,) in self._run(f"SELECT name FROM {self._views}"))
         return sorted(name for name in names if not name.startswith(COPIES))
 
     def find(self, name: str, *, hold: bool = False) -> Kept | None:
-        query = f"SELECT * FROM {self._views} WHERE name = {self._database.place(1)}"
-        rows = self._database.run(self._database.held(query) if hold else query, name)
+        query = f"SELECT * FROM {self._views} WHERE name = {{1}}"
+        rows = self._run(self._database.held(query) if hold else query, name)
         return Kept(*rows[0][:COLUMNS]) if rows else None
 
     def next_number(self) -> int:
-        ((number,),) = self._database.run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._views}")
+        ((number,),) = self._run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._views}")
         return int(number)
 
     def add(self, layout: Layout, number: int, query: str) -> None:
@@ -204,5 +205,6 @@ class Catalog:
         ]
 
     def _run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """`{1}` in a statement stands for the first of the values."""
         places = [self._database.place(number) for number in range(len(values) + 1)]
         return self._database.run(statement.format(*places), *values)

@@ -72,6 +72,16 @@ def test_a_database_of_another_encoding(postgres):
             writer.apply(seen(("ж", 1)), marker(1))
 
 
+def test_a_schema_may_have_any_name(postgres):
+    postgres.run('CREATE SCHEMA "{1} {}"')
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3D%22%7B1%7D%5C%20%7B%7D%22")
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        writer.trim()
+        assert store.names() == ["clicks"]
+        assert content(store) == {"a": 1}
+
+
 def test_text_that_it_cannot_hold_is_no_value_to_ask_for(postgres):
     postgres.run("CREATE SCHEMA nul")
     store = PostgresStore(postgres.url + "?options=-csearch_path%3Dnul")
