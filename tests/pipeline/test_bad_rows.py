@@ -136,6 +136,25 @@ def test_what_spark_itself_cannot_compute_is_rejected_with_the_line_that_asked_f
 
 
 @pytest.mark.servers
+def test_the_rows_that_raise_are_found_by_their_place_whatever_their_columns_are_called(scene):
+    scene.make("numbered", partitions=1)
+    with Producer(scene.broker.bootstrap) as producer:
+        for number in range(20):
+            producer.submit("numbered", json.dumps({"_offset": 19 - number}).encode())
+    app = App("sums")
+    numbered = app.stream("numbered", schema="_offset long")
+
+    @app.stream(numbered, write=Writing(on_error="reject"))
+    def kept(numbered):
+        return numbered.where(F.udf(steady, "boolean")((F.col("_offset") * 10 + 3).cast("int")))
+
+    scene.run(app)
+    assert {json.loads(record["value"])["_offset"] for record in scene.records("kept")} == {0, 1, 2}
+    told = {json.loads(record["value"])["_offset"] for record in scene.records("numbered.rejected")}
+    assert told == set(range(3, 20))
+
+
+@pytest.mark.servers
 @pytest.mark.parametrize("wrong", [1, 8])
 def test_rows_that_raise_when_spark_has_carried_them_elsewhere_are_read_anew_without_them(scene, wrong):
     """What Spark has written for another task it would use again: the batch is begun anew. Also if all raise."""

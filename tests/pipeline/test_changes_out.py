@@ -293,3 +293,36 @@ def test_a_table_over_a_derived_stream_follows_its_changes(scene):
     send(scene, ("c", "no", "update_before"), ("c", "x", "update_after"), ("d", "z", "update_before"))
     scene.run(texts_again_app())
     assert {row["text"]: row["id"] for row in scene.rows("holders")} == {"x": "c"}
+
+
+def copied_app(*, with_metadata=False):
+    app = App("shop")
+    edits = app.stream("edits", schema="id int")
+
+    @app.stream(edits.with_metadata())
+    def copied(edits):
+        return edits.withColumn("_key", F.concat(F.lit("k"), "id")).drop("_headers")
+
+    @app.view(copied.with_metadata() if with_metadata else copied, key="id")
+    def known(copied):
+        return copied
+
+    return app
+
+
+def test_metadata_that_was_written_is_that_of_the_record_it_was_written_of(scene):
+    with Producer(scene.broker.bootstrap) as producer:
+        for number in range(3):
+            producer.submit("edits", json.dumps({"id": number}).encode(), timestamp=1_767_225_600_000 + number)
+    scene.run(copied_app())
+    found = [(row["id"], row["_topic"], row["_offset"], row["_key"]) for row in scene.rows("known")]
+    assert found == [(number, "edits", number, f"k{number}") for number in range(3)]
+    assert {row["_timestamp"].isoformat(timespec="seconds") for row in scene.rows("known")} == {
+        "2026-01-01T00:00:00+00:00"
+    }
+
+
+def test_metadata_is_not_told_for_two_records_by_one_name(scene):
+    with pytest.raises(InvalidBody, match=r"copied. has a column _topic of its own") as caught:
+        scene.run(copied_app(with_metadata=True))
+    assert "leave with_metadata() out" in caught.value.hint

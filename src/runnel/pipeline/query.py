@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
-from runnel.graph.inputs import Input
+from runnel.graph.inputs import METADATA, Input
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
@@ -357,6 +357,8 @@ def _spec(
         where = place.views, offered, str(directory)
         return ViewSpec(output.name, number, noun.name, *where, given.changes, place.held)
     columns = known.streams[noun.name] if isinstance(noun, Derived) else noun.columns
+    if given.metadata:
+        _check_metadata(output, noun, columns)
     return Spec(
         query=output.name,
         number=number,
@@ -375,6 +377,13 @@ def _spec(
         held=place.held,
         follow=place.follow,
     )
+
+
+def _check_metadata(output: Derived | View, noun: Stream | Derived | Table, columns: Columns) -> None:
+    for name in METADATA:
+        if columns.find(name) is not None:
+            hint = "leave with_metadata() out, or give the column another name"
+            raise InvalidBody(str(output), f"{noun} has a column {name} of its own, and metadata has one", hint=hint)
 
 
 def _reading(noun: Stream | Derived | Table, place: Place) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -70,6 +71,24 @@ def test_metadata_of_the_records(bench, bootstrap, make_topic):
             "_headers": [{"key": "h", "value": b"v"}, {"key": "empty", "value": None}],
         }
     ]
+
+
+def test_columns_of_values_that_are_called_as_metadata_stay_what_they_are(bench, bootstrap, make_topic):
+    topic = make_topic(1)
+    value = {"_topic": "t", "_partition": 9, "_offset": 77, "_timestamp": "noon", "_key": "k", "_headers": 3}
+    schema = "_topic string, _partition long, _offset long, _timestamp string, _key string, _headers int"
+    send(bootstrap, topic, json.dumps(value).encode(), key=b"own", headers=[("h", b"v")])
+    source = bench(topic, schema=schema)
+    assert source.read()[0] == [value]
+    source.using("_key")
+    assert source.read()[0] == [dict.fromkeys(value) | {"_key": "k"}]
+
+
+def test_the_record_s_own_time_is_the_event_time_whatever_its_value_says(bench, bootstrap, make_topic):
+    topic = make_topic(1)
+    send(bootstrap, topic, b'{"_timestamp": "noon", "n": 1}', timestamp=NOON)
+    about = {"schema": "_timestamp string, n int", "time": "_timestamp", "late": "10 seconds"}
+    assert bench(topic, **about).read()[0] == [{"_timestamp": AT, "n": 1, "_runnel_beat": False}]
 
 
 def test_every_record_is_counted_once(bench, bootstrap, make_topic):

@@ -43,7 +43,7 @@ from runnel.pipeline.failing.elsewhere import is_of_the_function, may_come_from_
 from runnel.pipeline.failing.halving import MOST_TOGETHER, Bad, Part, Span, failing, size, to_blame, together
 from runnel.pipeline.failing.noted_calls import MOST_SAID, Notes
 from runnel.pipeline.failing.trial import Trial, duplicates_of_frames_that_end, settings_for_trials
-from runnel.pipeline.failing.trial_rows import Read, frame_for_trials, offsets_of, reads_of
+from runnel.pipeline.failing.trial_rows import OFFSET, Read, frame_for_trials, offsets_of, reads_of
 from runnel.pipeline.failure import told
 from runnel.pipeline.source.left_out import LeftOut, write_left_out
 from runnel.pipeline.source.spec import Spec
@@ -85,6 +85,8 @@ class BadRows:
         failure = self._of_the_body(error)
         may_reject = self._tried.output.on_error == REJECT and not is_told
         spark = self._batch.frame.sparkSession
+        if any(isinstance(spec, Spec) and spec.changes and spec.has_own(OFFSET) for spec in self._tried.inputs):
+            self._stop(failure, f"changes cannot be tried one by one whose own column is called {OFFSET}")
         with settings_for_trials(spark):
             try:
                 trial = self._trial(spark)
@@ -190,7 +192,9 @@ class BadRows:
         there is: they are looked for one by one then.
         """
         spec = self._tried.inputs[0]
-        if len(self._tried.inputs) > 1 or not isinstance(spec, Spec) or spec.changes or not trial.calls_are_rows:
+        if len(self._tried.inputs) > 1 or not isinstance(spec, Spec) or spec.changes or spec.has_own(OFFSET):
+            return []
+        if not trial.calls_are_rows:
             return []
         notes, other = trial.notes(self._whole)
         calls = sorted({note.call for note in notes})

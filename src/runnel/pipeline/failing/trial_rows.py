@@ -126,7 +126,7 @@ def _part_of_the_task() -> list[Span]:
 def _rows(spec: Spec, whole: Range, spans: list[Span], moment: Moment) -> Iterator[pa.RecordBatch]:
     """Those of the spans, which are in order."""
     names = [name for name in spec.all_columns if name != BEAT]
-    if not spec.changes and len(spans) <= FEW:
+    if not spec.changes and (len(spans) <= FEW or spec.has_own(OFFSET)):
         for span in spans:
             for rows in TrialRows(spec, cluster_of(spec), replace(whole, start=span.start, end=span.end), moment):
                 yield rows.select(names)

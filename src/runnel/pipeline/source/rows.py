@@ -244,8 +244,8 @@ class Rows:
 
 
 def column_types(spec: Spec) -> dict[str, pa.DataType]:
-    types = {field.name: field.type for field in arrow_schema(spec.value_fields)}
-    return types | METADATA_ARROW | {BEAT: pa.bool_(), CHANGE: pa.string()}
+    own = {field.name: field.type for field in arrow_schema(spec.value_fields)}
+    return METADATA_ARROW | {CHANGE: pa.string()} | own | {BEAT: pa.bool_()}
 
 
 METADATA_ARROW = {

@@ -73,9 +73,10 @@ class Spec(OwnFiles):
         if self.changes:
             found[CHANGE] = "string"
         if self.metadata:
-            found |= METADATA_TYPES | {field.name: str(field.type) for field in self._envelope}
+            found |= {name: kind for name, kind in METADATA_TYPES.items() if not self.has_own(name)}
+            found |= {field.name: str(field.type) for field in self._envelope}
         if self.time is not None:
-            if self.time.column == RECORD_TIME and RECORD_TIME not in found:
+            if self._record_time is not None:
                 found[RECORD_TIME] = METADATA_TYPES[RECORD_TIME]
             found |= {field.name: str(field.type) for field in self._envelope if field.name == self.time.column}
             found[BEAT] = "boolean"
@@ -84,18 +85,25 @@ class Spec(OwnFiles):
     @property
     def value_fields(self) -> tuple[Field, ...]:
         """What can be read from a value: the columns of the row, and what is asked for of the envelope around it."""
-        return (*self.columns.fields, *(field for field in self._envelope if field.name in self.all_columns))
+        row = [field for field in self.columns.fields if field.name != self._record_time] or self.columns.fields
+        return (*row, *(field for field in self._envelope if field.name in self.all_columns))
 
     @property
     def parsed(self) -> list[str]:
         """The columns that are read from the value: those that the body uses, and the event time. One at least, because
         a value that does not fit must be found. Of a table, all: its rows are kept for later.
         """
-        return [field.name for field in self.value_fields if self._is_used(field.name)] or self.columns.names[:1]
+        names = [field.name for field in self.value_fields]
+        return [name for name in names if self._is_used(name)] or names[:1]
 
     @property
     def metadata_wanted(self) -> list[str]:
-        return [name for name in METADATA if name in self.all_columns and self._is_used(name)]
+        known = [name for name in METADATA if name in self.all_columns and not self.has_own(name)]
+        return [name for name in known if self._is_used(name)]
+
+    def has_own(self, name: str) -> bool:
+        """Whether it is a column of the values: one that is called as one of the metadata stays what it is."""
+        return name != self._record_time and self.columns.find(name) is not None
 
     def using(self, columns: frozenset[str]) -> Spec:
         return replace(self, wanted=columns)
@@ -103,6 +111,11 @@ class Spec(OwnFiles):
     def is_wanted(self, name: str) -> bool:
         """Whether the body uses the column."""
         return self.wanted is None or name in self.wanted
+
+    @property
+    def _record_time(self) -> str | None:
+        """The name of the record's own time, if that is the event time: no column of the values can be called so."""
+        return RECORD_TIME if self.time is not None and self.time.column == RECORD_TIME else None
 
     @property
     def _envelope(self) -> tuple[Field, ...]:
