@@ -8,12 +8,17 @@ sources after it, and the topic that the query writes. Whoever waits for what wa
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from runnel.client import positions
 from runnel.client.cluster import Cluster
-from runnel.client.committed import committed
+from runnel.client.committed import committed_between
+from runnel.client.metadata import Place
 from runnel.pipeline.errors import OtherCheckpoint
+
+FIRST_BACK = 16  # offsets from the end at which the last one is looked for: those of a few transactions
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,25 @@ class Marker:
 
 
 def read_marker(cluster: Cluster, topic: str, query: str) -> Marker | None:
-    """The last one that was committed; to be read after the older writers were fenced."""
-    found: Marker | None = None
-    for key, value in committed(cluster, topic):
-        if key == query.encode():
-            found = Marker.from_bytes(query, value) if value is not None else None
-    return found
+    """The last one that was committed; to be read after the older writers were fenced. It is looked for from the end: a
+    query leaves one with every batch, and Kafka keeps them all for days before it compacts the topic.
+    """
+    places = cluster.topic(topic, fresh=True).places
+    starts, ends = positions.earliest(cluster, places), positions.latest(cluster, places)
+    for place in places:
+        for value in _from_the_end(cluster, place, starts[place], ends[place], query.encode()):
+            return None if value is None else Marker.from_bytes(query, value)
+    return None
+
+
+def _from_the_end(cluster: Cluster, place: Place, first: int, end: int, key: bytes) -> Iterator[bytes | None]:
+    """The values of the key, the newest one first."""
+    back = FIRST_BACK
+    while first < end:
+        start = max(first, end - back)
+        found = [value for _, known, value in committed_between(cluster, place, start, end) if known == key]
+        yield from reversed(found)
+        end, back = start, back * FIRST_BACK
 
 
 def is_done(query: str, batch: int, checkpoint: str, positions: dict[str, Any], marker: Any) -> bool:
