@@ -180,13 +180,14 @@ class Watch:
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         """The answer of the store, which may be away for a while. A stop raises what is wrong with it."""
-        pause, since = self._interval, time.monotonic()
+        first = pause = max(self._interval, INTERVAL)
+        since = time.monotonic()
         while True:
             try:
                 return ask()
             except Transient as error:
                 if time.monotonic() - since > PATIENCE or self._stopping.wait(pause):
                     raise
-                if pause == self._interval:
+                if pause == first:
                     logger.warning("the watcher of %s waits, and goes on by itself: %s", self._view, error)
                 pause = min(2 * pause, LONGEST_PAUSE)
