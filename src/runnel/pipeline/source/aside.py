@@ -7,6 +7,7 @@ and nothing need be synced: what is lost with the machine is made again by the r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -38,6 +39,7 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
+LONGEST = 128  # characters of a partition's name that stand in that of a file
 IN_TIME = b"in time"
 GONE = b"gone"
 
@@ -75,7 +77,7 @@ def write(
     table = pa.concat_tables(rows) if rows else SCHEMA.empty_table()
     table = table.replace_schema_metadata({IN_TIME: str(in_time).encode(), GONE: json.dumps(list(gone)).encode()})
     path = path_of(directory, number, read)
-    temporary = path.with_suffix(f".{os.getpid()}-{uuid.uuid4().hex}")
+    temporary = path.with_name(f"{os.getpid()}-{uuid.uuid4().hex}")
     with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     with durable("source.aside"):
@@ -111,4 +113,6 @@ def forget_after(root: Path, batch: int) -> None:
 
 
 def path_of(directory: Path, number: int, read: Range) -> Path:
-    return directory / f"{number}-{read.name}-{read.start}-{read.end}.arrow"
+    """The name of a topic alone may be nearly as long as that of a file may be: of such a one, its digest."""
+    name = read.name if len(read.name) <= LONGEST else hashlib.sha256(read.name.encode()).hexdigest()
+    return directory / f"{number}-{name}-{read.start}-{read.end}.arrow"

@@ -15,6 +15,13 @@ def test_what_a_task_wrote_is_read(tmp_path):
     assert aside.read_aside(tmp_path, 1, READ) is None
 
 
+def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path):
+    reads = [Range("t" * 248 + end, 99_999, 2**62, 2**62 + 1, "") for end in "ab"]
+    for number, read in enumerate(reads):
+        aside.write(tmp_path, 0, read, number, [])
+    assert [aside.read_aside(tmp_path, 0, read).in_time for read in reads] == [0, 1]
+
+
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_what_a_power_cut_has_left_by_half_is_as_good_as_not_there(tmp_path, kept):
     """The range is read once more then."""
