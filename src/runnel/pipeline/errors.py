@@ -194,6 +194,17 @@ class NotInTime(Permanent):
         self.rejected = rejected
 
 
+class ViewRebuilt(Permanent):
+    """A query reads a view, which has been rebuilt with other columns while the query went on."""
+
+    def __init__(self, query: str, view: str, column: str) -> None:
+        super().__init__(
+            f"{query} cannot go on: the view {view}, which it reads, has no column {column} any more",
+            hint="start the app again, with the code that the view was rebuilt with",
+        )
+        self.query = query
+
+
 class ChangesGone(Permanent):
     """A query reads the changes of a view, and those that come next are gone."""
 

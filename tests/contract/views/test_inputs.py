@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from runnel.pipeline.errors import ChangesGone, OtherCheckpoint
+from runnel.pipeline.errors import ChangesGone, OtherCheckpoint, ViewRebuilt
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.tables.static import version_of
 from runnel.pipeline.view_inputs import source
@@ -212,6 +212,56 @@ def test_a_batch_sees_the_latest_rows_and_a_repeat_the_same_ones(spec, writer, s
         assert latest(spec, batch) == expected
         writer.apply(seen(("page-3", -batch)), marker(100 + batch, f"{batch}"))
         assert latest(spec, batch) == expected
+
+
+DAY = pa.schema([*CLICKS.schema, ("day", pa.int32())])
+COLUMNS_WITH_DAY = StructType([*COLUMNS, StructField("day", IntegerType())])
+WITH_DAY = replace(CLICKS, schema=DAY)
+
+
+def on_a_day(page, count, day):
+    return pa.table({"page": [page], "seen": [count], "day": [day]}, schema=DAY)
+
+
+def all_of(spec, batch):
+    rows = version_of(ViewFeed(spec, source.reader_of(spec)), spec.path / "tables", batch).rows()
+    return {row["page"]: (row["seen"], row["day"]) for row in rows.to_pylist()}
+
+
+def test_a_view_that_has_got_a_column_is_read_on_and_a_repeat_sees_what_the_batch_saw(spec, store):
+    with claimed(store) as writer:
+        writer.apply(seen(*((f"p{number}", 1) for number in range(11_000))), marker(0))  # as many as a base has
+        writer.apply(seen(("a", 1), ("b", 1)), marker(1))
+        latest(spec, 0)
+    with claimed(store, WITH_DAY) as writer:
+        writer.apply(on_a_day("b", 2, 7), marker(2))
+        spec = replace(spec, columns=COLUMNS_WITH_DAY)
+        assert len(all_of(spec, 0)) == 11_002
+        assert (all_of(spec, 0)["a"], all_of(spec, 0)["b"]) == ((1, None), (1, None))
+        assert (all_of(spec, 1)["a"], all_of(spec, 1)["b"]) == ((1, None), (2, 7))
+        writer.apply(on_a_day("a", 3, 8), marker(3))
+        assert (all_of(spec, 2)["a"], all_of(spec, 2)["p7"]) == ((3, 8), (1, None))
+
+
+def test_what_was_found_of_a_view_has_nulls_in_the_columns_that_it_got_later(spec, store):
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+    Reading(spec)
+    with claimed(store, WITH_DAY) as writer:
+        writer.apply(on_a_day("a", 2, 7), marker(1))
+    reading = Reading(replace(spec, columns=COLUMNS_WITH_DAY))
+    assert reading.batch() == [("a", 1, None, "insert")]
+    assert reading.batch() == [("a", 1, None, "update_before"), ("a", 2, 7, "update_after")]
+
+
+def test_who_reads_a_view_whose_column_is_gone_is_told_to_start_again(spec, store):
+    with claimed(store, WITH_DAY) as writer:
+        writer.apply(on_a_day("a", 1, 7), marker(0))
+        spec = replace(spec, columns=COLUMNS_WITH_DAY)
+        assert all_of(spec, 0) == {"a": (1, 7)}
+    rebuild(store, seen(("a", 1)), CLICKS)
+    with pytest.raises(ViewRebuilt, match=r"has no column day any more \(start the app again"):
+        all_of(spec, 1)
 
 
 def test_where_the_change_log_does_not_reach_back_all_rows_are_read(spec, open_at):

@@ -45,6 +45,10 @@ class Feed(Protocol):
     def schema(self) -> pa.Schema:
         """Of the rows. Files with another one are not read: they are of an older declaration."""
 
+    @property
+    def grows(self) -> bool:
+        """Whether rows may get columns, which are null in those of before: files that lack them are read."""
+
     def news(self, since: Span | None, batch: int, now: Now) -> News:
         """All that is there by now; `since` is what was read last, None: nothing was read before. Records are
         gone through once, to their end, before the batch's version is kept: what the batch must know of them, such as

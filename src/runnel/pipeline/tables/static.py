@@ -46,7 +46,7 @@ def static_frame(spark: SparkSession, source: Static, tasks: int) -> DataFrame:
 
 def version_of(feed: Feed, directory: Path, batch: int) -> Latest:
     """The rows that count in this batch; whoever asks first decides how far that is."""
-    versions = Versions(directory / feed.name, feed.schema)
+    versions = Versions(directory / feed.name, feed.schema, grows=feed.grows)
     span = versions.of_batch(batch)
     if span is None:
         span, latest = _made(feed, versions, batch)

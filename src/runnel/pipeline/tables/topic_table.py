@@ -84,6 +84,10 @@ class TopicFeed:
     def schema(self) -> pa.Schema:
         return pa.schema([*value_columns(self.spec), *metadata_columns(self.spec)])
 
+    @property
+    def grows(self) -> bool:
+        return False
+
     def news(self, since: Span | None, batch: int, now: Now) -> News:
         place = self.spec.topic, self.partition
         start = positions.earliest(self.cluster, [place])[place] if since is None else since.end

@@ -46,24 +46,27 @@ class Span(NamedTuple):
 
 
 class Versions:
-    """`schema` is that of the rows; a version with another one is as good as none."""
+    """`schema` is that of the rows; a version with another one is as good as none. If rows may get columns (`grows`),
+    one that lacks some has nulls in them.
+    """
 
-    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+    def __init__(self, directory: Path, schema: pa.Schema, *, grows: bool = False) -> None:
         self._directory = directory
         self._schema = schema
+        self._grows = grows
 
     # --- versions, by offset
 
     def at(self, offset: int) -> Latest | None:
         """None if it is not there, or of another schema."""
-        delta = _opened(self._path(offset, DELTA), delta_schema(self._schema))
+        found = _opened(self._path(offset, DELTA))
+        told = (found.schema.metadata or {}).get(BASE_NAME) if found is not None else None
+        delta = self._fitted(found, delta_schema(self._schema))
         if delta is None:
             return None
-        told = (delta.schema.metadata or {}).get(BASE_NAME)
-        delta = delta.replace_schema_metadata(None)
         if told is None:
             return replace(Latest.empty(self._schema), delta=delta)
-        base = _opened(self._path(int(told), BASE), base_schema(self._schema))
+        base = self._fitted(_opened(self._path(int(told), BASE)), base_schema(self._schema))
         return None if base is None else Latest(self._schema, base, delta, int(told))
 
     def keep(self, offset: int, latest: Latest) -> None:
@@ -150,6 +153,16 @@ class Versions:
 
     # --- inside
 
+    def _fitted(self, table: pa.Table | None, schema: pa.Schema) -> pa.Table | None:
+        """None if it is of another schema."""
+        if table is None or table.schema.equals(schema):
+            return None if table is None else table.replace_schema_metadata(None)
+        if not self._grows or any(field not in schema for field in table.schema):
+            return None
+        known = set(table.column_names)
+        columns = [table[each.name] if each.name in known else pa.nulls(len(table), each.type) for each in schema]
+        return pa.table(columns, schema=schema)
+
     def _path(self, number: int, kind: str) -> Path:
         return self._directory / f"{number}{kind}"
 
@@ -176,13 +189,12 @@ def _written(path: Path, table: pa.Table) -> None:
         writer.write_table(table, max_chunksize=BLOCK)
 
 
-def _opened(path: Path, schema: pa.Schema) -> pa.Table | None:
+def _opened(path: Path) -> pa.Table | None:
     try:
         file = pa.memory_map(str(path))
     except FileNotFoundError:
         return None
-    table = pa.ipc.open_file(file).read_all()
-    return table if table.schema.equals(schema) else None
+    return pa.ipc.open_file(file).read_all()
 
 
 def _base_of(path: Path) -> int | None:

@@ -52,6 +52,10 @@ class ViewFeed:
     def schema(self) -> pa.Schema:
         return self._spec.rows
 
+    @property
+    def grows(self) -> bool:
+        return True
+
     def news(self, since: Span | None, batch: int, now: Now) -> News:  # noqa: ARG002  # a view tells all of its rows
         if since is None:
             return self._all()
@@ -76,6 +80,7 @@ class ViewFeed:
         return News(0, found.next_position, [self._records(found.rows, there)], is_whole=True, log=found.log)
 
     def _records(self, kept: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
+        self._spec.check(kept)
         rows = returned(kept, self.schema)
         keys = key_bytes([kept[name] for name in self._reader.key()])
         return pa.table([keys, gone, *rows.columns], names=[KEY, GONE, *rows.column_names])

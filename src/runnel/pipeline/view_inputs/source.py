@@ -25,6 +25,7 @@ from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.views.changes import INSERT
 from runnel.views.errors import PositionOutOfRange
+from runnel.views.layout import parts
 from runnel.views.store import ViewReader
 
 FORMAT = "runnel-view"
@@ -113,12 +114,22 @@ def rows_between(spec: ViewSpec, start: int, end: int) -> pa.Table:
     """With `_change`, as the body gets them."""
     if start == BEFORE:
         with pa.memory_map(str(spec.snapshot_file)) as file:
-            kept = pa.ipc.open_file(file).read_all()
+            kept = _grown(pa.ipc.open_file(file).read_all(), spec)
         changes = pa.chunked_array([pa.repeat(INSERT, kept.num_rows)])
     else:
         try:
             kept = reader_of(spec).changes(start - 1, until=end - 1).rows
         except PositionOutOfRange as error:
             raise ChangesGone(spec.query, error) from error
+        spec.check(kept)
         changes = kept[CHANGE]
     return returned(kept, spec.rows).append_column(CHANGE, changes)
+
+
+def _grown(kept: pa.Table, spec: ViewSpec) -> pa.Table:
+    """With the columns that the view has got since, which are null in its rows of before."""
+    known = set(kept.column_names)
+    for part in (part for field in spec.rows for part in parts(field)):
+        if part.name not in known:
+            kept = kept.append_column(part.name, pa.nulls(len(kept), part.type))
+    return kept

@@ -11,7 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from runnel.graph.inputs import CHANGE
+from runnel.pipeline.errors import ViewRebuilt
 from runnel.pipeline.source.own_files import OwnFiles
+from runnel.views.layout import parts
 from runnel.views.opening import open_store
 from runnel.views.store import ViewReader
 from runnel.views.waiting import VIEW
@@ -62,6 +64,13 @@ class ViewSpec(OwnFiles):
 
     def using(self, columns: frozenset[str]) -> ViewSpec:  # noqa: ARG002  # all are read: they are typed already
         return self
+
+    def check(self, kept: pa.Table) -> None:
+        """ViewRebuilt, if a column is gone: the view has been rebuilt since this app was started."""
+        known = set(kept.column_names)
+        for name in (part.name for field in self.rows for part in parts(field)):
+            if name not in known:
+                raise ViewRebuilt(self.query, self.view, name)
 
     def open(self) -> ViewReader:
         return open_store(self.address).reader(self.view)
