@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.broker_kill import Scene, check
 
-KILLS = 25
+KILLS = 50
 KILLS_OF_A_DIRECTORY = 50  # of the soak; more would be spent on reading, again and again, what the first ones wrote
 
 
