@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+FORGOTTEN_AT_ONCE = 500  # transactional ids, each of which may have 32,767 bytes
+
 logger = logging.getLogger(__name__)
 
 
@@ -355,8 +357,18 @@ class Transactions:
     def _forget_unused(self) -> None:
         settings = self._node.settings
         self._expiry.set(settings.transaction_remove_expired_transaction_cleanup_interval_ms)
-        before = self._now() - settings.transactional_id_expiration_ms
-        self._durable.submit(deciding.forget(self._now(), before))
+        self._forget_before(self._now() - settings.transactional_id_expiration_ms)
+
+    def _forget_before(self, before: int) -> None:
+        """Some at a time, until none is left: after a long stop they are many, and one decision holds only so much."""
+
+        def go_on(forgotten: int | None, error: Exception | None) -> None:
+            if error is not None:
+                logger.warning("transactional ids that nobody uses are not forgotten now: %s", error)
+            elif forgotten == FORGOTTEN_AT_ONCE and not self._node.stopping:
+                self._forget_before(before)
+
+        self._decide(deciding.forget(self._now(), before, FORGOTTEN_AT_ONCE), go_on)
 
     def _now(self) -> int:
         return self._node.clock.now()

@@ -18,6 +18,7 @@ is written over its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -354,11 +355,11 @@ def _after(known: Transaction) -> ProducerEpoch:
 # --- expiry
 
 
-def forget(now: int, before: int) -> Callable[[TransactionsState], Decision[int]]:
-    """Forget the ids that were not used since `before`; the answer is how many."""
+def forget(now: int, before: int, most: int) -> Callable[[TransactionsState], Decision[int]]:
+    """Forget ids that were not used since `before`, so many of them at most; the answer is how many."""
 
     def decide(state: TransactionsState) -> Decision[int]:
-        gone = [name for name, known in state.by_id.items() if _has_expired(known, before)]
+        gone = list(islice((name for name, known in state.by_id.items() if _has_expired(known, before)), most))
         return Decision(len(gone), [entry_of(now, name, None) for name in gone])
 
     return decide

@@ -17,12 +17,14 @@ from runnel.broker.apis.fetch import Fetching
 from runnel.broker.transactions import OFFSETS, Status, TopicPartition, Transaction, deciding
 from runnel.broker.transactions.ending import Ending
 from runnel.broker.transactions.endings import COMPLETED_AFTER, COMPLETED_AT_ONCE
+from runnel.broker.transactions.entries import entry_of
 from runnel.broker.transactions.records import read_value, write_key
 from runnel.errors import Transient
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
 from runnel.records import TRANSACTIONAL, Record, build_batch, parse_header
 from runnel.records import Producer as RecordProducer
+from runnel.replay import Decision
 from tests.broker_wire import fetch_body
 from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalProducer, values_in
 
@@ -276,6 +278,20 @@ def test_a_name_that_was_forgotten_stays_forgotten(stage: Stage) -> None:
     stage.advance(2 * 60 * 60 * 1000)
     stage.until(lambda: not stage.node.transactions.all())
     stage.restart()
+    assert stage.node.transactions.all() == {}
+
+
+def test_however_many_names_nobody_uses_they_are_forgotten(stage: Stage) -> None:
+    """More than one decision holds: after a long stop all of them have expired."""
+    idle = Transaction(5, 0, 60_000, Status.EMPTY, updated=stage.clock.now())
+    for number in range(600):
+        entry = entry_of(stage.clock.now(), f"{number:030000d}", idle)
+        stage.node.transactions._durable.submit(lambda _, entry=entry: Decision(None, [entry]))
+    stage.until(lambda: len(stage.node.transactions.all()) == 600)
+    stage.clock.advance(WEEK)
+    stage.advance(2 * 60 * 60 * 1000)
+    stage.until(lambda: not stage.node.transactions.all())
+    stage.kill()
     assert stage.node.transactions.all() == {}
 
 

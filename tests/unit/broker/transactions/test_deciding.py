@@ -680,15 +680,15 @@ def test_a_transaction_that_was_not_marked_is_not_complete_because_one_before_it
 @pytest.mark.parametrize("status", EVERY_STATUS)
 def test_only_what_is_idle_for_long_enough_is_forgotten(status: Status) -> None:
     coordinator = status_of(status, updated=100)
-    assert coordinator.decide(deciding.forget(1, before=100)) == 0
+    assert coordinator.decide(deciding.forget(1, before=100, most=10)) == 0
     assert T in coordinator.state.by_id
-    assert coordinator.decide(deciding.forget(1, before=101)) == (1 if status in IDLE else 0)
+    assert coordinator.decide(deciding.forget(1, before=101, most=10)) == (1 if status in IDLE else 0)
     assert (T in coordinator.state.by_id) == (status not in IDLE)
 
 
 def test_a_name_that_was_used_meanwhile_is_not_forgotten() -> None:
     coordinator = Coordinator(updated=100)
-    handler = deciding.forget(1, before=101)
+    handler = deciding.forget(1, before=101, most=10)
     coordinator.now = 200
     coordinator.initialise()
     assert coordinator.decide(handler) == 0
