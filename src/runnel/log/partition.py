@@ -99,6 +99,12 @@ class Partition:
             self._writer.segments.refuse_if_gone()
             raise
 
+    @property
+    def growing(self) -> tuple[int, int]:
+        """The base offset of the segment that takes writes, and the bytes of its batches: touches no disk."""
+        active = self._writer.segments.active
+        return active.base_offset, active.size
+
     def epoch_end(self, epoch: int) -> EpochStart:
         """The largest epoch that is at most `epoch`, and the offset after its last record.
 

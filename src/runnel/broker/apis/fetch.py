@@ -70,7 +70,7 @@ class Fetching:
         self._answer: LongPoll | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._had = 0  # bytes when the wait began
-        self._sizes = 0  # of the partitions then
+        self._grew_from: list[tuple[int, int]] = []  # what the partitions' last segments were then
         self._committed: bool = request.body["isolation_level"] == READ_COMMITTED
         self._responses = [self._topic(asked) for asked in request.body["topics"]]
 
@@ -159,6 +159,7 @@ class Fetching:
             return False
         if minimum == 1:
             return not any(wanted.has_more for wanted in self._wanted)
+        self._grew_from = [wanted.partition.growing for wanted in self._wanted]  # first: what comes meanwhile counts
         self._had = self._bytes_there()
         return self._had < minimum
 
@@ -177,7 +178,6 @@ class Fetching:
     def _wait(self, answer: LongPoll) -> LongPoll:
         self._answer = answer
         partitions = [wanted.partition for wanted in self._wanted]
-        self._sizes = sum(partition.size for partition in partitions)
         answer.add_done_callback(self._leave)
         self._timer = self._node.loop.call_later(self._request.body["max_wait"] / 1000, self._finish)
         self._node.waits.add(partitions, self._woken)
@@ -191,12 +191,22 @@ class Fetching:
             return
         minimum = self._request.body["min_bytes"]
         enough = any(wanted.has_more for wanted in self._wanted)
-        if enough and minimum > 1 and self._committed:
-            enough = self._bytes_there() >= minimum  # what an end makes readable was there before
-        elif enough and minimum > 1:
-            enough = self._had + sum(wanted.partition.size for wanted in self._wanted) - self._sizes >= minimum
+        if enough and minimum > 1:
+            enough = self._bytes_by_now() >= minimum
         if enough:
             self._finish()
+
+    def _bytes_by_now(self) -> int:
+        """What was there and what has come since, without looking at all of it each time, nor at a disk."""
+        if self._committed:
+            return self._bytes_there()  # what an end makes readable was there before
+        there = self._had
+        for wanted, (base_offset, size) in zip(self._wanted, self._grew_from, strict=True):
+            base_offset_now, size_now = wanted.partition.growing
+            if base_offset_now != base_offset:  # there is another segment since
+                return self._bytes_there()
+            there += size_now - size
+        return there
 
     def _finish(self) -> None:
         if self._answer is None or self._answer.done():

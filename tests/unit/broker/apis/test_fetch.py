@@ -309,6 +309,32 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(wire: Wire, other: Wire, to
     assert values_in(partitions_of(wire.receive(sent))[0]) == [KB, KB, KB]
 
 
+def test_the_bytes_of_a_new_segment_count_too(wire: Wire, other: Wire, topic: str) -> None:
+    create_topic(other, f"{topic}-rolled", internal_segment_bytes="1100")
+    produce(other, f"{topic}-rolled", batch_of(KB))
+    sent = wire.send(Api.FETCH, 11, **fetch_body({f"{topic}-rolled": {0: 0}}, max_wait=FOREVER, min_bytes=2_500))
+    produce(other, f"{topic}-rolled", batch_of(KB))
+    assert not wire.has_answer_within(0.05)
+    produce(other, f"{topic}-rolled", batch_of(KB))
+    assert values_in(partitions_of(wire.receive(sent))[0]) == [KB, KB, KB]
+
+
+@pytest.mark.parametrize("minimum", [1, 1_500])
+def test_whoever_waits_at_the_end_has_no_older_segment_looked_into(tmp_path: Path, minimum: int) -> None:
+    """There may be thousands, and it is the event loop that would wait for the disk."""
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap) as wire:
+        create_topic(wire, "orders", internal_segment_bytes="1100")
+        for _ in range(5):
+            produce(wire, "orders", batch_of(KB))
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap) as wire, Wire(broker.bootstrap) as other:
+        sent = wire.send(Api.FETCH, 11, **fetch_body({"orders": {0: 5}}, max_wait=FOREVER, min_bytes=minimum))
+        for value in (b"new", KB, KB):
+            produce(other, "orders", batch_of(value))
+        assert values_in(partitions_of(wire.receive(sent))[0])[0] == b"new"
+        partition = broker._running().node.topics.find("orders").partition(0)  # type: ignore[union-attr]
+        assert [segment.loaded for segment in partition._writer.segments._all[:4]] == [False] * 4
+
+
 @two_partitions
 def test_the_bytes_of_all_partitions_count(wire: Wire, other: Wire, topic: str) -> None:
     produce(other, topic, batch_of(KB), 0)
