@@ -11,14 +11,22 @@ from runnel.broker.configs.listeners import Listener
 from runnel.broker.endpoints import Endpoint
 from runnel.errors import AddressInUse, AddressUnusable
 
+# A name may have an address that the machine has not, besides one that it has: `localhost` where IPv6 is off.
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
 
 def bind(listener: Listener, backlog: int) -> tuple[Listener, list[socket.socket]]:
-    """Listen on every address that the listener's host has; the answer has the port that was taken."""
+    """Listen on every address of the listener's host that this machine has; the answer has the port that was taken."""
     taken: list[socket.socket] = []
     port = listener.port
     try:
         for family, address in _addresses(listener):
-            one = _listening(family, (address[0], port, *address[2:]), backlog, both=listener.host == "")
+            try:
+                one = _listening(family, (address[0], port, *address[2:]), backlog, both=listener.host == "")
+            except OSError as error:
+                if taken and error.errno in ABSENT:
+                    continue
+                raise
             taken.append(one)
             port = one.getsockname()[1]  # the next address of the same name gets the same
     except OSError as error:

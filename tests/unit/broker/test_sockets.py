@@ -84,6 +84,18 @@ def test_an_ipv6_address_stands_in_brackets(take):
         take("2001:db8::1", 9092)
 
 
+def test_an_address_of_a_name_that_the_machine_has_not_is_left_out(monkeypatch, take):
+    """As that of `localhost` where IPv6 is off."""
+    there = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+    absent = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [absent, there])
+    bound, sockets = take("both")
+    assert [one.getsockname() for one in sockets] == [("127.0.0.1", bound.port)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [absent])
+    with pytest.raises(AddressUnusable):
+        take("both")
+
+
 def test_a_failure_leaves_no_socket_open(monkeypatch):
     made: list[socket.socket] = []
     original = socket.socket.listen
