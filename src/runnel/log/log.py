@@ -157,13 +157,19 @@ class Log:
             self._retained = now
             for partition in self._open_partitions():
                 if partition.id in self._asked_for:
-                    partition.apply_retention()
+                    self._retain(partition)
                 partition.expire_producers()
         if now - self._checkpointed >= settings.checkpoint_ms:
             self._checkpointed = now
             self.checkpoint()
             self._home.tails.give_back()
         self._compaction.care()
+
+    def _retain(self, partition: Partition) -> None:
+        try:
+            partition.apply_retention()
+        except Exception:  # files that cannot be removed must not keep those of the others
+            logger.exception("retention of partition %s failed and will be tried again", partition.id)
 
     def checkpoint(self) -> None:
         """Make the next start after a crash short."""

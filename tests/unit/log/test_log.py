@@ -275,6 +275,20 @@ def test_maintenance_goes_on_with_the_other_partitions_when_one_is_ill() -> None
     assert not ill.failed
 
 
+def test_files_that_cannot_be_removed_do_not_keep_those_of_other_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(retention_check_ms=1)
+    ill, well = stage.partition("ill", retention_ms=1_000), stage.partition("well", retention_ms=1_000)
+    for partition in (ill, well):
+        fill(partition, 3)
+    stage.clock.advance(10_000)
+    stage.files.fail("remove", "ill-0", times=99)
+    stage.log.maintain()
+
+    assert (ill.start_offset, well.start_offset) == (3, 3)
+    assert f"{0:020d}.log" not in stage.files.list(f"{DATA}/well-0")
+    assert "retention of partition ill-0 failed and will be tried again" in caplog.messages
+
+
 def test_the_background_maintains_the_log(tmp_path: Path) -> None:
     done = threading.Event()
 
