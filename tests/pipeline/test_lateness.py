@@ -5,6 +5,7 @@ Spark drops rows at its watermark, too, and not only those below: each operator 
 
 from __future__ import annotations
 
+import random
 import sys
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from runnel import App, Broker, Reading
+from runnel.client import Producer
 from runnel.pipeline import query
 from runnel.pipeline.source import reader
 from runnel.pipeline.source.reader import Reader
@@ -117,3 +119,14 @@ def test_without_our_judging_spark_drops_rows_and_those_at_its_watermark_among_t
     for name in ("by_moment", "distinct", "inner_join"):
         assert lost[name], name
         assert lost[name] % 3 == 0, "all of a batch, and so the one at the watermark"
+
+
+def test_a_record_as_large_as_its_topic_takes_is_put_aside_with_what_is_said_of_it(tmp_path, spark):
+    large = random.Random(1).randbytes(1_048_400)  # of 1,048,588 that a batch may have, and nothing to compress
+    with Broker() as broker:
+        scene = Scene(broker, spark, tmp_path / "data")
+        scene.make("clicks", partitions=1)
+        with Producer(broker.bootstrap, settings={"message.max.bytes": "2000000"}) as producer:
+            producer.produce("clicks", large)
+        scene.run(app_of(["stateless"]))
+        assert [record["value"] for record in scene.records("clicks.rejected")] == [large]

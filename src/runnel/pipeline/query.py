@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from runnel.client.positions import matching
 from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
 from runnel.graph.inputs import METADATA, Input
@@ -278,9 +279,16 @@ class Query(ABC):
 
     def _make_topics(self) -> None:
         marks = self.place.marks_of(self.name)
+        read = {spec.topic: self._topics_of(spec) for spec in self.specs}
+        beside = {rejected(topic): topics for topic, topics in read.items()}
+        beside[self.late] = {topic for topics in read.values() for topic in topics}
         self.place.kafka.make_topics(
-            {marks: {"cleanup.policy": "compact"}, **{side: {} for side in self.sides}}, partitions=1
+            {marks: {"cleanup.policy": "compact"}, **{side: {} for side in self.sides}}, partitions=1, beside=beside
         )
+
+    def _topics_of(self, spec: Spec) -> set[str]:
+        pattern = spec.reading.topics
+        return {spec.topic} if pattern is None else set(matching(self.cluster, pattern))
 
     def _run(self, frame: DataFrame, number: int) -> None:
         with self._one_batch:

@@ -17,6 +17,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from runnel.client.cluster import Cluster
 from runnel.durable import durable
 from runnel.files import DISK, replace_file
@@ -25,7 +27,7 @@ from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.place import Place
-from runnel.pipeline.sinks.publisher import Publisher
+from runnel.pipeline.sinks.publisher import Publisher, rejected
 from runnel.pipeline.tables.told import forget_untold, untold_up_to
 
 JOURNAL, KEPT, OLD, AWAY = "swap.json", "kept.json", "old", "away"
@@ -118,10 +120,14 @@ class Swap:
             publisher.open()
             if publisher.marker is not None and publisher.marker.checkpoint == plan.new:
                 return  # whoever died had sent its commit, which is seen now that he is fenced
-            for topic, _ in publisher.sides(untold):
-                self._place.kafka.make_topic(topic, partitions=1)
+            self._make_sides(untold)
             with durable("rebuild.mark"):
                 publisher.publish(Marker(self._name, shown.batch, shown.checkpoint, dict(shown.positions)), {}, untold)
+
+    def _make_sides(self, untold: pa.Table) -> None:
+        beside = {rejected(topic): {topic} for topic in untold["stream"].to_pylist()}
+        if beside:
+            self._place.kafka.make_topics({side: {} for side in beside}, partitions=1, beside=beside)
 
     def _make_marks(self) -> str:
         marks = self._place.marks_of(self._name)
