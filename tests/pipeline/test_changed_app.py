@@ -187,6 +187,26 @@ def test_a_derived_stream_is_sent_to_replay_and_one_that_remembers_nothing_may_c
     assert error.hint.startswith("`runnel replay stays APP.py --from TIME --to-topic TOPIC` writes")
 
 
+@pytest.mark.servers
+def test_another_table_in_the_place_of_one_is_refused_by_its_name(scene):
+    """And not as one that was deleted and made again, by what is kept of the other."""
+
+    def named(topic):
+        app = App("shop")
+        clicks = app.stream("clicks", schema=SCHEMA, time="at", late="1 hour")
+        names = app.table(topic, key="k", schema="k int, name string")
+        app.stream(clicks, names)(with_names)
+        return app
+
+    def with_names(clicks, names):
+        return clicks.join(names, "k", "left").select("id")
+
+    scene.make("names", "nicknames", partitions=1)
+    scene.run(named("names"))
+    what = refused(scene, named("nicknames")).what
+    assert what.endswith("were stream clicks, table names and are now stream clicks, table nicknames")
+
+
 @pytest.mark.soak
 def test_a_table_with_another_column_is_refused(scene):
     def named(schema):

@@ -40,6 +40,8 @@ from runnel.pipeline.copy_query import CopyQuery
 from runnel.pipeline.errors import NoLongerFits
 from runnel.pipeline.given_session import fitted
 from runnel.pipeline.java_process import ended
+from runnel.pipeline.place import Place
+from runnel.pipeline.query import Known
 from runnel.pipeline.repartition import sharing_by
 from runnel.pipeline.session import Session, spark_session
 from runnel.pipeline.shipping import ship
@@ -168,19 +170,26 @@ class Rebuild:
         known = offered(self._app, self._output, spark, place)
         if not self._back and not self._is_begun(own):
             self._begin_anew(own)
+        try:
+            return self._fitting(spark, place, known)
+        except NoLongerFits as error:
+            if self._back:
+                raise NotRebuilt(
+                    f"the copy of {self._output.name} that is kept is of another file: {error.what}",
+                    hint="give the file as it was before the rebuild",
+                ) from None
+        self._begin_anew(own)
+        return CopyQuery(spark, place, self._output, known)
+
+    def _fitting(self, spark: Session, place: Place, known: Known) -> CopyQuery:
+        """NoLongerFits, if what is left is of something else."""
         with body_of(self._output):
             query = CopyQuery(spark, place, self._output, known)
         try:
             query.check_fit()
-        except NoLongerFits as error:
+        except NoLongerFits:
             query.close()
-            if self._back:
-                raise NotRebuilt(
-                    f"the copy of {query.name} that is kept is of another file: {error.what}",
-                    hint="give the file as it was before the rebuild",
-                ) from None
-            self._begin_anew(own)
-            query = CopyQuery(spark, place, self._output, known)
+            raise
         return query
 
     def _take_up_the_kept(self) -> None:

@@ -74,6 +74,12 @@ class Fitting:
         for what in _news(then, now):
             logger.info("%s: %s; it goes on with what it remembers", self._output.name, what)
 
+    def check_inputs(self, now: tuple[Spec | ViewSpec, ...], *, is_begun: bool) -> None:
+        """The same of the inputs alone, where no more is known."""
+        then = self._read() if is_begun else None
+        for what in _of_inputs(then["inputs"], [_input(each) for each in now]) if then is not None else ():
+            raise NoLongerFits(self._output.name, what, is_view=isinstance(self._output, View))
+
     def keep(self, now: Told) -> None:
         """To be called before Spark plans a batch."""
         if self._read() == now:

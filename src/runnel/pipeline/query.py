@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from runnel.client.errors import TopicReplaced
 from runnel.client.positions import matching
 from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
@@ -79,10 +80,10 @@ class Query(ABC):
         self.checkpoint = Checkpoint(place.checkpoint_of(output.name))
         spark.dataSource.register(Source)
         self._inputs = _inputs(spark, place, output, known, directory)
+        self._fitting = Fitting(output, directory)
         self.specs = tuple(each for each in self._inputs if isinstance(each, Spec))
         self._tables = {spec.number: TableInput(spec, self.cluster) for spec in self.specs if spec.is_static}
         self.frame = self._body([self._frame_of(spark, each) for each in self._inputs])
-        self._fitting = Fitting(output, directory)
         self.totals = Totals()
         self.done = 0  # batches that came to their end, new ones and repeated ones
         self.last: Done | None = None  # of them
@@ -275,7 +276,13 @@ class Query(ABC):
         if isinstance(spec, ViewSpec):
             return frame_of(spark, spec)
         table = self._tables.get(spec.number)
-        return _read(spark, spec) if table is None else table.frame(spark)
+        if table is None:
+            return _read(spark, spec)
+        try:
+            return table.frame(spark)
+        except TopicReplaced:  # or what is kept is of another table, which was in its place
+            self._fitting.check_inputs(self._inputs, is_begun=self.checkpoint.last >= 0)
+            raise
 
     def _make_topics(self) -> None:
         marks = self.place.marks_of(self.name)

@@ -7,6 +7,7 @@ import pytest
 from runnel import App
 from runnel.pipeline.errors import NoLongerFits
 from runnel.pipeline.fitting import FILE, Fitting
+from runnel.pipeline.source.spec import Spec
 
 STREAM = {"kind": "stream", "name": "clicks", "columns": {"page": "string"}, "topics": None, "time": "at"}
 TABLE = {"kind": "table", "name": "pages", "columns": {"page": "string"}, "changes": False, "key": ["page"]}
@@ -49,6 +50,19 @@ def test_what_does_not_fit_is_named(fitting, changed, what):
         fitting.check({**THEN, **changed}, is_begun=True)
     assert "`runnel rebuild pages APP.py`" in raised.value.hint
     fitting.check({**THEN, **changed}, is_begun=False)
+
+
+def test_the_inputs_can_be_compared_before_anything_is_known_of_the_result(fitting, tmp_path):
+    app = App("shop")
+    nouns = [app.stream(name, schema="page string") for name in ("clicks", "n")]
+    specs = tuple(
+        Spec("pages", number, "", noun.topic, noun.columns, noun.reading, str(tmp_path), time=noun.time)
+        for number, noun in enumerate(nouns)
+    )
+    with pytest.raises(NoLongerFits, match="stream clicks, table pages and are now stream clicks, stream n"):
+        fitting.check_inputs(specs, is_begun=True)
+    fitting.check_inputs(specs, is_begun=False)
+    Fitting(fitting._output, tmp_path / "other").check_inputs(specs, is_begun=True)  # older than what is kept
 
 
 @pytest.mark.parametrize(
