@@ -17,6 +17,7 @@ from runnel.pipeline.view_inputs.rows import ViewFeed, key_bytes
 from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.source import rows_between
 from runnel.pipeline.view_inputs.spec import ViewSpec
+from runnel.views.reader import SqlReader
 from runnel.views.store import Declared, Keep
 from tests.contract.views.clicks import CHECKPOINT, CLICKS, QUERY, claimed, content, marker, seen
 
@@ -262,6 +263,27 @@ def test_who_reads_a_view_whose_column_is_gone_is_told_to_start_again(spec, stor
     rebuild(store, seen(("a", 1)), CLICKS)
     with pytest.raises(ViewRebuilt, match=r"has no column day any more \(start the app again"):
         all_of(spec, 1)
+
+
+def test_rows_are_told_apart_by_the_key_of_their_moment_whatever_takes_the_place_right_behind_it(
+    spec, store, monkeypatch
+):
+    by_day = replace(WITH_DAY, key=("page", "day"))
+    with claimed(store, by_day) as writer:
+        writer.apply(pa.concat_tables([on_a_day("a", 1, 7), on_a_day("a", 2, 8)]), marker(0))
+    snapshot = SqlReader.snapshot
+
+    def then_rebuilt(reader):
+        monkeypatch.undo()
+        found = snapshot(reader)
+        rebuild(store, on_a_day("a", 3, 9), WITH_DAY)
+        return found
+
+    monkeypatch.setattr(SqlReader, "snapshot", then_rebuilt)
+    spec = replace(spec, columns=COLUMNS_WITH_DAY)
+    rows = version_of(ViewFeed(spec, source.reader_of(spec)), spec.path / "tables", 0).rows()
+    assert sorted(rows["day"].to_pylist()) == [7, 8]
+    assert all_of(spec, 1) == {"a": (3, 9)}
 
 
 def test_where_the_change_log_does_not_reach_back_all_rows_are_read(spec, open_at):

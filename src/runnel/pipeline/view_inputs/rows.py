@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,7 +67,7 @@ class ViewFeed:
         if since.log not in ("", found.log):  # the view was made anew, and its positions are other ones
             return self._all()
         changes = found.rows.filter(pc.not_equal(found.rows[CHANGE], UPDATE_BEFORE))
-        records = self._records(changes, pc.equal(changes[CHANGE], DELETE))
+        records = self._records(changes, found.key, pc.equal(changes[CHANGE], DELETE))
         return News(since.end, end, [records], log=found.log)
 
     def again(self, end: int, now: Now) -> Iterable[pa.Table]:  # noqa: ARG002
@@ -77,12 +77,14 @@ class ViewFeed:
     def _all(self) -> News:
         found = self._reader.snapshot()
         there = pa.chunked_array([pa.repeat(False, found.rows.num_rows)])
-        return News(0, found.next_position, [self._records(found.rows, there)], is_whole=True, log=found.log)
+        records = self._records(found.rows, found.key, there)
+        return News(0, found.next_position, [records], is_whole=True, log=found.log)
 
-    def _records(self, kept: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
+    def _records(self, kept: pa.Table, key: Sequence[str], gone: pa.ChunkedArray) -> pa.Table:
+        """`key` is that of the moment in which the rows were read: the view may have been rebuilt since."""
         self._spec.check(kept)
         rows = returned(kept, self.schema)
-        keys = key_bytes([kept[name] for name in self._reader.key()])
+        keys = key_bytes([kept[name] for name in key])
         return pa.table([keys, gone, *rows.columns], names=[KEY, GONE, *rows.column_names])
 
 
