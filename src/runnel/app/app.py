@@ -102,10 +102,10 @@ class App:
             _refuse(where, "topic", inputs[1:] or None, "is one name; several are described by read.topics")
             _refuse(where, "key", key, "is for a derived stream")
             _refuse(where, "write", write, "is for a derived stream")
-            return self._declare_stream(inputs[0], schema, times, read or Reading())
+            return self._declare_stream(inputs[0], schema, times, _reading(where, read))
         _refuse("a derived stream", "schema", schema, "is for a stream over a topic, whose name comes first")
         _refuse("a derived stream", "read", read, "is for a stream over a topic, whose name comes first")
-        return self._derive_stream(inputs, key, times, write or Writing())
+        return self._derive_stream(inputs, key, times, write)
 
     def table(self, topic: str, *, key: str | list[str], schema: object, read: Reading | None = None) -> Table:
         """Declare a table over a keyed topic: the latest row of each key; a record without a value deletes its row."""
@@ -117,8 +117,7 @@ class App:
             if columns.find(column) is None:
                 hint = f"the columns are {', '.join(columns.names)}"
                 raise InvalidDeclaration(where, "key", f"{column!r} is no column of the schema", hint=hint)
-        reading = read or Reading()
-        reading.check(where)
+        reading = _reading(where, read)
         _check_table(where, columns, reading)
         table = Table(name, columns, keys, reading)
         self.graph.declare(table)
@@ -220,13 +219,12 @@ class App:
             hint = 'name the columns of a record, such as schema="page string, at timestamp"'
             raise InvalidDeclaration(where, "schema", "is missing", hint=hint)
         columns = columns_of(schema, where)
-        reading.check(where)
         stream = Stream(name, columns, times.checked(where, columns), reading)
         self.graph.declare(stream)
         return stream
 
     def _derive_stream(
-        self, inputs: tuple[object, ...], key: object, times: Times, writing: Writing
+        self, inputs: tuple[object, ...], key: object, times: Times, write: object
     ) -> Callable[[Function], Derived]:
         check_called(inputs, "stream")
 
@@ -236,7 +234,7 @@ class App:
             checked = checked_inputs(inputs, where)
             check_body(body, checked, where)
             _check_streams(where, checked)
-            writing.check(where, checked)
+            writing = _writing(where, write, checked)
             keys = None if key is None else key_columns(key, where)
             stream = Derived(checked_output(name, where), checked, body, keys, times.checked(where, None), writing)
             self.graph.derive(stream)
@@ -247,6 +245,24 @@ class App:
 
 def _name_of(body: object) -> str:
     return str(getattr(body, "__name__", type(body).__name__))
+
+
+def _reading(where: str, given: object) -> Reading:
+    reading = Reading() if given is None else given
+    if not isinstance(reading, Reading):
+        hint = 'pass a Reading of runnel, such as read=Reading(start="latest")'
+        raise InvalidDeclaration(where, "read", f"is a {type(given).__name__}", hint=hint)
+    reading.check(where)
+    return reading
+
+
+def _writing(where: str, given: object, inputs: tuple[Input, ...]) -> Writing:
+    writing = Writing() if given is None else given
+    if not isinstance(writing, Writing):
+        hint = "pass a Writing of runnel, such as write=Writing(partitions=8)"
+        raise InvalidDeclaration(where, "write", f"is a {type(given).__name__}", hint=hint)
+    writing.check(where, inputs)
+    return writing
 
 
 def _check_table(where: str, columns: Columns, reading: Reading) -> None:

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from runnel.graph.errors import InvalidDeclaration
-from runnel.graph.inputs import Input, Readable
+from runnel.graph.inputs import Input, Readable, taken_by_metadata
+from runnel.graph.stream import Stream
+from runnel.graph.table import Table
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -16,7 +18,17 @@ Function: TypeAlias = Callable[..., Any]
 def checked_inputs(inputs: tuple[object, ...], where: str) -> tuple[Input, ...]:
     if not inputs:
         raise InvalidDeclaration(where, "inputs", "are missing", hint="pass the streams and tables that the body reads")
-    return tuple(_input(each, number, where) for number, each in enumerate(inputs, 1))
+    found = tuple(_input(each, number, where) for number, each in enumerate(inputs, 1))
+    for number, each in enumerate(found, 1):
+        _check_metadata(each, number, where)
+    return found
+
+
+def _check_metadata(given: Input, number: int, where: str) -> None:
+    noun = given.noun
+    if given.metadata and isinstance(noun, Stream | Table) and (taken := taken_by_metadata(noun.columns.names)):
+        what = f"is {noun} with metadata, and its schema has a column {taken[0]} as well"
+        raise InvalidDeclaration(where, f"input {number}", what, hint="leave with_metadata() out, or that column")
 
 
 def check_called(inputs: tuple[object, ...], decorator: str) -> None:

@@ -28,12 +28,23 @@ class Writing:
     on_error: str = STOP
 
     def check(self, where: str, inputs: tuple[Input, ...] = ()) -> None:
-        for name in ("headers", "columns"):
-            if getattr(self, name) not in ((), None):
-                key_columns(list(getattr(self, name)), where, f"write.{name}")
-        if not isinstance(self.partitions, int) or self.partitions < 1:
+        _check_columns(where, "write.headers", self.headers)
+        if self.columns is not None:
+            _check_columns(where, "write.columns", self.columns)
+        if self.timestamp is not None and (not isinstance(self.timestamp, str) or not self.timestamp):
+            hint = 'name a timestamp column that the body returns, such as timestamp="at"'
+            raise InvalidDeclaration(where, "write.timestamp", f"is {self.timestamp!r}", hint=hint)
+        if not isinstance(self.partitions, int) or isinstance(self.partitions, bool) or self.partitions < 1:
             raise InvalidDeclaration(where, "write.partitions", f"is {self.partitions!r}", hint="give a number above 0")
         check_on_error(where, "write.on_error", self.on_error, inputs)
+
+
+def _check_columns(where: str, argument: str, given: object) -> None:
+    if not isinstance(given, list | tuple):
+        hint = f'name columns, such as {argument.removeprefix("write.")}=("page",)'
+        raise InvalidDeclaration(where, argument, f"is {given!r}", hint=hint)
+    if given:
+        key_columns(given, where, argument)
 
 
 @dataclass(eq=False)

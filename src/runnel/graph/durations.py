@@ -16,6 +16,7 @@ UNITS = {
 }
 PART = re.compile(r"(\d{1,12})\s*([a-z]+)")
 WHOLE = re.compile(rf"\s*{PART.pattern}(?:[\s,]+{PART.pattern})*\s*")
+LONGEST = 10_000 * 366 * UNITS["day"]  # ten thousand years: in microseconds, too, it is a number of 64 bits
 
 
 def milliseconds(text: str, where: str, argument: str) -> int:
@@ -26,7 +27,11 @@ def milliseconds(text: str, where: str, argument: str) -> int:
     sizes = [UNITS.get(unit.removesuffix("s")) for _, unit in parts]
     if None in sizes:
         raise _refused(text, where, argument)
-    return sum(int(count) * (size or 0) for (count, _), size in zip(parts, sizes, strict=True))
+    found = sum(int(count) * (size or 0) for (count, _), size in zip(parts, sizes, strict=True))
+    if found > LONGEST:
+        hint = "give one of ten thousand years at most"
+        raise InvalidDeclaration(where, argument, f"{text!r} is too long a time", hint=hint)
+    return found
 
 
 def _refused(text: object, where: str, argument: str) -> InvalidDeclaration:

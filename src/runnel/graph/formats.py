@@ -93,10 +93,21 @@ class Columns:
 
 
 VALUE = "value"
+TAKEN = "_runnel_"
 
 
 def columns_of(schema: object, where: str) -> Columns:
-    """What people give as a schema, checked. A StructType of PySpark is told by what it can do, not imported."""
+    """What people give as a schema, checked."""
+    columns = _columns_of(schema, where)
+    for name in columns.names:
+        if name.lower().startswith(TAKEN):
+            hint = f"leave it out: names that begin with {TAKEN} are taken"
+            raise InvalidDeclaration(where, "schema", f"has a column {name}", hint=hint)
+    return columns
+
+
+def _columns_of(schema: object, where: str) -> Columns:
+    """A StructType of PySpark is told by what it can do, not imported."""
     match schema:
         case str():
             return _json(Json(schema), where)

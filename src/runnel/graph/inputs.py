@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 CHANGE = "_change"
 METADATA = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
+
+
+def taken_by_metadata(columns: Iterable[str]) -> list[str]:
+    """Those that nobody could tell from the metadata of the record. Spark does not tell names apart by their case."""
+    return [name for name in columns if name.lower() in METADATA]
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,14 @@ class Reading:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidDeclaration(where, f"read.{name}", f"is {value!r}", hint="give a whole number above 0")
+        if not isinstance(self.strict, bool):
+            raise InvalidDeclaration(where, "read.strict", f"is {self.strict!r}", hint="give True or False")
         if self.topics is not None:
             self._check_topics(where)
 
     def _check_start(self, where: str) -> None:
         if isinstance(self.start, Mapping):
-            if all(isinstance(each, int) and each >= 0 for pair in self.start.items() for each in pair):
+            if all(type(each) is int and each >= 0 for pair in self.start.items() for each in pair):
                 return
             hint = "give partitions and their offsets, such as {0: 120, 1: 0}"
             raise InvalidDeclaration(where, "read.start", f"is {dict(self.start)!r}", hint=hint)
@@ -53,6 +55,8 @@ class Reading:
             ) from None
 
     def _check_topics(self, where: str) -> None:
+        if self.topics == "":
+            raise InvalidDeclaration(where, "read.topics", "is empty, which no topic fits", hint='such as "clicks-.*"')
         try:
             re.compile(self.topics or "")
         except (re.error, TypeError) as error:

@@ -29,7 +29,7 @@ from runnel.client.errors import TopicReplaced
 from runnel.client.positions import matching
 from runnel.graph.derived import Derived
 from runnel.graph.formats import Columns
-from runnel.graph.inputs import METADATA, Input
+from runnel.graph.inputs import Input, taken_by_metadata
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
@@ -395,10 +395,9 @@ def _spec(
 
 
 def _check_metadata(output: Derived | View, noun: Stream | Derived | Table, columns: Columns) -> None:
-    for name in METADATA:
-        if columns.find(name) is not None:
-            hint = "leave with_metadata() out, or give the column another name"
-            raise InvalidBody(str(output), f"{noun} has a column {name} of its own, and metadata has one", hint=hint)
+    if taken := taken_by_metadata(columns.names):
+        hint = "leave with_metadata() out, or give the column another name"
+        raise InvalidBody(str(output), f"{noun} has a column {taken[0]} of its own, and metadata has one", hint=hint)
 
 
 def _reading(noun: Stream | Derived | Table, place: Place) -> Reading:

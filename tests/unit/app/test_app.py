@@ -174,6 +174,26 @@ def test_a_table_has_no_column_that_says_what_became_of_a_row(app):
     )
 
 
+@pytest.mark.parametrize("column", ["_offset", "_Key"])
+def test_a_column_that_is_called_as_metadata_is_read_unless_the_metadata_are(app, column):
+    clicks = app.stream("clicks", schema=f"page string, {column} string")
+    names = app.table("names", key="page", schema=f"page string, {column} string")
+    app.view(clicks, names, key="page", name="plain")(lambda clicks, names: clicks)
+    says = f"with metadata, and its schema has a column {column} as well (leave with_metadata() out, or that column)"
+    assert refused(lambda: app.view(clicks.with_metadata(), key="page", name="own")(lambda clicks: clicks)) == (
+        f'view "own": input 1 is stream "clicks" {says}'
+    )
+    assert refused(lambda: app.stream(clicks, names.with_metadata())(lambda clicks, names: clicks)).endswith(
+        f'input 2 is table "names" {says}'
+    )
+
+
+def test_a_schema_has_no_columns_of_our_own(app):
+    assert refused(lambda: app.stream("clicks", schema="_runnel_beat boolean")) == (
+        'stream "clicks": schema has a column _runnel_beat (leave it out: names that begin with _runnel_ are taken)'
+    )
+
+
 def test_a_body_of_tables_only(app):
     customers = app.table("customers", key="id", schema="id long")
     app.view(customers.changes(), key="id", name="copy")(lambda frame: frame)
@@ -215,12 +235,48 @@ def test_a_schema_of_another_kind(app):
         ({"read": Reading(start="noon")}, "read.start 'noon' is no place to start from"),
         ({"read": Reading(start={0: -1})}, "read.start is {0: -1} (give partitions and their offsets"),
         ({"read": Reading(rows=0)}, "read.rows is 0 (give a whole number above 0)"),
+        ({"read": Reading(start={0: True})}, "read.start is {0: True} (give partitions and their offsets"),
+        ({"read": Reading(strict="no")}, "read.strict is 'no' (give True or False)"),
         ({"read": Reading(topics="(")}, "read.topics '(' is no regular expression"),
+        ({"read": Reading(topics="")}, "read.topics is empty, which no topic fits"),
+        ({"read": "latest"}, 'read is a str (pass a Reading of runnel, such as read=Reading(start="latest"))'),
+        (
+            {"time": "at", "late": "1 second", "ahead": "999999999 days"},
+            "ahead '999999999 days' is too long a time (give one of ten thousand years at most)",
+        ),
         ({"key": "page"}, "key is for a derived stream (leave it out)"),
     ],
 )
 def test_what_is_wrong_with_a_stream_is_named_with_its_argument(app, arguments, says):
-    assert refused(lambda: app.stream("clicks", schema=CLICKS, **arguments)).startswith(f'stream "clicks": {says}')
+    declared = {"schema": CLICKS, **arguments}
+    assert refused(lambda: app.stream("clicks", **declared)).startswith(f'stream "clicks": {says}')
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        ({"headers": ["trace"]}, "write is a dict (pass a Writing of runnel, such as write=Writing(partitions=8))"),
+        (Writing(headers="trace"), "write.headers is 'trace' (name columns, such as headers=(\"page\",))"),
+        (Writing(headers=None), "write.headers is None (name columns"),
+        (Writing(headers=("trace", "trace")), "write.headers ('trace', 'trace') names a column twice"),
+        (Writing(columns="page"), "write.columns is 'page' (name columns, such as columns=(\"page\",))"),
+        (Writing(timestamp=5), "write.timestamp is 5 (name a timestamp column that the body returns"),
+        (Writing(partitions=0), "write.partitions is 0 (give a number above 0)"),
+        (Writing(partitions=True), "write.partitions is True (give a number above 0)"),
+    ],
+)
+def test_what_is_wrong_with_how_records_leave_is_named_with_its_argument(app, clicks, write, says):
+    def short(frame):
+        return frame
+
+    assert refused(lambda: app.stream(clicks, write=write)(short)).startswith(f'stream "short": {says}')
+    assert app.graph.outputs == ()
+
+
+def test_a_table_is_read_as_a_reading_says(app):
+    assert refused(lambda: app.table("customers", key="id", schema="id long", read={"rows": 5})).startswith(
+        'table "customers": read is a dict (pass a Reading of runnel'
+    )
 
 
 def test_names_that_no_topic_can_have(app):
