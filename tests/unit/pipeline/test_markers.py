@@ -1,4 +1,4 @@
-"""The marker of a batch, as it is written and read again."""
+"""The marker of a batch: as it is written and read again, and what it says of a batch that is about to run."""
 
 import pytest
 
@@ -6,11 +6,13 @@ from runnel import Broker
 from runnel.client.cluster import Cluster
 from runnel.client.writing import write
 from runnel.pipeline import markers
-from runnel.pipeline.markers import Marker, read_marker
+from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.markers import Marker, is_done, read_marker
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source.aside import SCHEMA
 
 MARKS = "marks"
+READ, READ_ON = {"clicks": {"0": 40}}, {"clicks": {"0": 80}}
 
 
 def test_a_marker_comes_back_as_it_was_written():
@@ -79,3 +81,34 @@ def test_a_marker_that_was_not_committed_is_none(cluster):
     found = read_marker(cluster, MARKS, "pages")
     assert found is not None
     assert found.batch == 1
+
+
+def done(batch, marker, positions=READ):
+    return is_done("long_stays", batch, "7c3e", positions, marker)
+
+
+def test_the_first_batch_needs_no_marker_and_the_next_one_that_of_the_one_before():
+    assert not done(0, None)
+    assert not done(8, Marker("long_stays", 7, "7c3e", READ), READ_ON)
+
+
+@pytest.mark.parametrize("batch", [0, 7])
+def test_a_batch_whose_marker_is_there_is_done(batch):
+    assert done(batch, Marker("long_stays", batch, "7c3e", READ))
+
+
+@pytest.mark.parametrize(
+    ("batch", "marker", "says"),
+    [
+        (1, None, "its output has no mark of any batch, and the checkpoint is at batch 1"),
+        (0, Marker("long_stays", 0, "9b01", READ), "its output was made by checkpoint 9b01, and this is 7c3e"),
+        (8, Marker("long_stays", 7, "9b01", READ), "its output was made by checkpoint 9b01, and this is 7c3e"),
+        (8, Marker("long_stays", 9, "7c3e", READ), "its output is at batch 9, and the checkpoint at batch 8"),
+        (8, Marker("long_stays", 6, "7c3e", READ), "its output is at batch 6, and the checkpoint at batch 8"),
+        (8, Marker("long_stays", 8, "7c3e", READ_ON), "its output has read other records in batch 8 than"),
+    ],
+)
+def test_a_marker_that_is_missing_or_not_that_of_the_checkpoint_is_an_error(batch, marker, says):
+    with pytest.raises(OtherCheckpoint) as told:
+        done(batch, marker)
+    assert told.value.what.startswith(f"long_stays cannot go on: {says}")
