@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -113,6 +115,27 @@ def nowhere(make_desk):
             "shop.py: line 11: SyntaxError: '(' was never closed",
             "mend the file; nothing was started",
         ),
+        (
+            "import prices_of_nobody",
+            "shop.py: line 1: ModuleNotFoundError: No module named 'prices_of_nobody'",
+            "mend the file; nothing was started",
+        ),
+        (
+            HEAD + HEAD.splitlines()[4],
+            'shop.py: line 8: stream "clicks": the app has declared the name clicks already',
+            "give one of the two another name",
+        ),
+        (
+            f"{view(GOOD)}\n\n{view(GOOD).removeprefix(HEAD)}",
+            'shop.py: line 14: view "pages": the app has declared the name pages already',
+            "give one of the two another name",
+        ),
+        (
+            f"{HEAD}@app.stream(clicks)\ndef visits(clicks):\n    return clicks\n\n\n"
+            "@app.stream(visits)\ndef clicks(visits):\n    return visits\n",
+            "shop.py: line 13: a circle of inputs: visits -> clicks -> visits",
+            "let one of them read or write another topic; what feeds itself has no first answer",
+        ),
         (HEAD, 'app "shop" has nothing to run', "declare a view or derive a stream"),
         ("x = 1", "shop.py: it makes no App", 'one file, one app: app = App("shop")'),
     ],
@@ -174,6 +197,45 @@ def test_a_java_that_is_not_there(make_desk, monkeypatch):
             "Spark needs Java, and /nowhere/bin/java (JAVA_HOME) was not found",
             "install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME",
         )
+
+
+def test_a_java_that_is_too_old(make_desk, monkeypatch, tmp_path):
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch(mode=0o755)
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with Broker() as broker:
+        broker.create_topic("clicks")
+        assert make_desk(broker).run(view(GOOD)) == (
+            1,
+            f"Spark needs Java 17 or newer, and {java} is 11.0.2",
+            "install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME",
+        )
+
+
+def test_a_store_that_does_not_answer(make_desk):
+    with Broker() as broker:
+        broker.create_topic("clicks")
+        code, error, hint = make_desk(broker).run(view(GOOD), "--views", "postgresql://me:secret@127.0.0.1:1/views")
+    assert code == 1
+    assert error.startswith("the view store postgresql://me@127.0.0.1:1/views cannot be reached: connection failed: ")
+    assert hint.startswith("see whether it is up and whether the address is right")
+
+
+def test_a_disk_that_is_full_when_it_starts(nowhere, monkeypatch):
+    """A query that runs waits for room: see test_faults."""
+
+    def lock(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("runnel.app.runner.DiskFiles.lock", lock)
+    assert nowhere.run(view(GOOD)) == (
+        1,
+        f"a disk is full: No space left on device: {nowhere.data}",
+        "make room where the data directory is, or where Spark keeps its temporary files (SPARK_LOCAL_DIRS); "
+        "nothing is lost",
+    )
 
 
 def test_a_store_that_is_none(make_desk):
@@ -340,6 +402,36 @@ def test_a_view_that_another_directory_has_begun_is_refused(desk):
     desk.data = first
     assert desk.run(view(GOOD)) == (0, "", "")
     assert desk.pages() == {"a": 1, "b": 2}
+
+
+@pytest.mark.servers
+def test_a_checkpoint_of_another_app_is_refused_and_that_one_goes_on(desk):
+    """As of two files in one directory, or of an app that was renamed."""
+    send(desk, ("a", 1))
+    assert desk.run(view(GOOD)) == (0, "", "")
+    send(desk, ("b", 2))
+    assert desk.run(view(GOOD).replace('App("shop")', 'App("bank")')) == (
+        1,
+        'pages cannot go on: its checkpoint is of app "shop", and this is app "bank"',
+        "give each app a data directory of its own by --data; an app that has run keeps its name",
+    )
+    assert desk.run(view(GOOD)) == (0, "", "")
+    assert desk.pages() == {"a": 1, "b": 2}
+
+
+@pytest.mark.servers
+def test_a_checkpoint_of_a_newer_spark_is_refused(desk):
+    send(desk, ("a", 1))
+    assert desk.run(view(GOOD)) == (0, "", "")
+    declared = desk.data / "queries" / "pages" / "declared.json"
+    told = json.loads(declared.read_text())
+    declared.write_text(json.dumps({**told, "spark": "99.1.0"}))
+    assert desk.run(view(GOOD)) == (
+        1,
+        f"pages cannot go on: its checkpoint is of Spark 99.1.0, and this is Spark {told['spark']}, which is older",
+        "run it with the Spark that it had; nothing was changed",
+    )
+    assert desk.pages() == {"a": 1}
 
 
 @pytest.mark.servers

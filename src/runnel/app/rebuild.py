@@ -27,12 +27,13 @@ from runnel.app.code import code_of, keep_code, last_code, modules_of
 from runnel.app.offering import offered
 from runnel.app.rebuilds import Rebuilds, freed, size_of
 from runnel.app.runner import LOCK, Running, place_of
-from runnel.app.trouble import Kept
+from runnel.app.trouble import Kept, told_if_full
 from runnel.client import positions
 from runnel.errors import Permanent, Transient
 from runnel.files import DiskFiles, Lock, make_directories
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
+from runnel.pipeline.belonging import check_app
 from runnel.pipeline.body_failure import body_of
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in, is_named, name_checkpoint
@@ -118,7 +119,8 @@ class Rebuild:
 
     def run(self, *, when_started: Callable[[], object] = lambda: None) -> Rebuilt | None:
         """Until the copy has taken the view's place; None if it was stopped before."""
-        with self._rebuilds.owned():
+        check_app(self._place, self._output)
+        with told_if_full(self._running.data), self._rebuilds.owned():
             if self._rebuilds.swap.plan is not None:
                 with in_peace(self._rebuilds, self._running.data, self._stopping) as is_granted:
                     if not is_granted:

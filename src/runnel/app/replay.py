@@ -17,7 +17,7 @@ from runnel.app.app import App
 from runnel.app.code import code_of, modules_of
 from runnel.app.offering import offered
 from runnel.app.runner import Running, place_of
-from runnel.app.trouble import Kept
+from runnel.app.trouble import Kept, told_if_full
 from runnel.client import positions
 from runnel.client.errors import UnknownTopic
 from runnel.errors import Permanent
@@ -81,6 +81,10 @@ class Replay:
 
     def run(self, *, when_started: Callable[[], object] = lambda: None) -> Totals | None:
         """Until all is read that is there; what this run has counted. None if it was stopped before."""
+        with told_if_full(self._running.data):
+            return self._run_alone(when_started)
+
+    def _run_alone(self, when_started: Callable[[], object]) -> Totals | None:
         directory = self._place.directory
         make_directories(str(directory))
         lock = DiskFiles().lock(str(directory / "lock"))

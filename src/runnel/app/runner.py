@@ -18,7 +18,7 @@ from runnel.app.handover import Handover
 from runnel.app.observation import observation
 from runnel.app.progress import AppProgress, State
 from runnel.app.rebuilds import settle_all
-from runnel.app.trouble import Kept, QueryFailed
+from runnel.app.trouble import Kept, QueryFailed, told_if_full
 from runnel.app.watching import Watching
 from runnel.client import positions
 from runnel.client.cluster import PATIENCE, Cluster
@@ -107,6 +107,11 @@ class Runner:
         """Until `stop` is called, all that was there is read (if so chosen), or a query fails. From `when_started` on
         it listens to `stop`.
         """
+        with told_if_full(self._running.data):
+            self._run_alone(when_started)
+
+    def _run_alone(self, when_started: Callable[[], object]) -> None:
+        """As the only one with this directory."""
         running = self._running
         make_directories(str(running.data))
         lock = DiskFiles().lock(str(running.data / LOCK))

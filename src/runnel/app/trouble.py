@@ -9,14 +9,17 @@ finished batch in between, that is told instead.
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 from runnel.client.errors import Overdue
 from runnel.errors import Permanent, RunnelError, Transient
-from runnel.pipeline.errors import ProcessDied, SparkSaid, Unexplained
+from runnel.pipeline.errors import DiskFull, ProcessDied, SparkSaid, Unexplained
 from runnel.pipeline.failure import told
 
 logger = logging.getLogger(__name__)
@@ -24,12 +27,24 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5  # seconds
 LONGEST_PAUSE = 30.0
 MOST_FAILURES = 3  # of one batch, by what the body may cause
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class QueryFailed(Permanent):
     def __init__(self, query: str, what: str, *, hint: str) -> None:
         super().__init__(f"{query} has stopped: {what}", hint=hint)
         self.query = query
+
+
+@contextmanager
+def told_if_full(directory: Path) -> Iterator[None]:
+    """A disk that is full before any query runs ends the program: nobody waits for it yet."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise DiskFull(f"{error.strerror}: {error.filename or directory}") from None
 
 
 class Restartable(Protocol):

@@ -6,25 +6,37 @@ at this very moment is not seen here, so only what cannot change is refused; whe
 batch is compared again.
 
 A view has two outputs: its rows, in a store that may lie in the directory itself, and what was put aside, in topics.
+
+What an app has in Kafka has its name: under another name, nobody would find the markers, and fence whoever writes. So a
+directory is of the app that began it. And a newer Spark reads what an older one wrote, not the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from pyspark.version import __version__ as spark_version
 
 from runnel.client.cluster import Cluster
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
 from runnel.pipeline.checkpoint import Checkpoint
-from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.errors import OtherCheckpoint, OtherMaker
+from runnel.pipeline.fitting import maker_of
 from runnel.pipeline.markers import read_marker
 from runnel.pipeline.place import Place
 from runnel.views.errors import UnknownView
 
 
-def check_outputs(place: Place, outputs: Iterable[Derived | View]) -> None:
-    """OtherCheckpoint if one of them was made from another directory, or from a later state of this one."""
+def check_outputs(place: Place, outputs: Sequence[Derived | View]) -> None:
+    """OtherMaker if the directory is of another app, or of a newer Spark; OtherCheckpoint if one of them was made from
+    another directory, or from a later state of this one.
+    """
+    for output in outputs:
+        check_app(place, output)
+        _check_spark(place, output)
     with place.kafka.cluster() as cluster:
         topics = cluster.all_topics()
         for output in outputs:
@@ -33,6 +45,36 @@ def check_outputs(place: Place, outputs: Iterable[Derived | View]) -> None:
                 _check(output.name, checkpoint, _of_store(place, output))
             or_else = _begin_anew(place.marks_of(output.name)) if isinstance(output, View) else ""
             _check(output.name, checkpoint, _of_topics(place, output, cluster, topics), or_else)
+
+
+def check_app(place: Place, output: Derived | View) -> None:
+    """OtherMaker if the output's checkpoint is of another app."""
+    app = maker_of(place.directory_of(output.name)).app
+    if app and app != place.app and _is_begun(place, output):
+        raise OtherMaker(
+            output.name,
+            f'its checkpoint is of app "{app}", and this is app "{place.app}"',
+            hint="give each app a data directory of its own by --data; an app that has run keeps its name",
+        )
+
+
+def _check_spark(place: Place, output: Derived | View) -> None:
+    spark = maker_of(place.directory_of(output.name)).spark
+    if _release(spark) > _release(spark_version) and _is_begun(place, output):
+        raise OtherMaker(
+            output.name,
+            f"its checkpoint is of Spark {spark}, and this is Spark {spark_version}, which is older",
+            hint="run it with the Spark that it had; nothing was changed",
+        )
+
+
+def _is_begun(place: Place, output: Derived | View) -> bool:
+    return Checkpoint(place.checkpoint_of(output.name)).last >= 0
+
+
+def _release(version: str) -> list[int]:
+    """Within one, every Spark reads what the others wrote."""
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 def _begin_anew(marks: str) -> str:

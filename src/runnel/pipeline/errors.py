@@ -114,6 +114,14 @@ class OtherCheckpoint(Permanent):
         self.query = query
 
 
+class OtherMaker(Permanent):
+    """The checkpoint is of another app, or of a Spark that is newer than this one."""
+
+    def __init__(self, query: str, what: str, *, hint: str) -> None:
+        super().__init__(f"{query} cannot go on: {what}", hint=hint)
+        self.query = query
+
+
 class NoLongerFits(Permanent):
     """What is declared now is something else than what the checkpoint is of."""
 

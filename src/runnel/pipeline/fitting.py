@@ -15,7 +15,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.version import __version__ as spark_version
@@ -35,9 +35,25 @@ FILE = "declared.json"
 Told: TypeAlias = dict[str, Any]
 
 
-def declared(output: Derived | View, inputs: tuple[Spec | ViewSpec, ...], frame: DataFrame, to_run: DataFrame) -> Told:
+class Maker(NamedTuple):
+    """Whose query it is, and with which Spark it was run last; empty where the file does not tell."""
+
+    app: str
+    spark: str
+
+
+def maker_of(directory: Path) -> Maker:
+    """Of the query that has this directory."""
+    told = _read(directory / FILE) or {}
+    return Maker(told.get("app", ""), told.get("spark", ""))
+
+
+def declared(
+    app: str, output: Derived | View, inputs: tuple[Spec | ViewSpec, ...], frame: DataFrame, to_run: DataFrame
+) -> Told:
     """What the query is now. `frame` is what the body returns, `to_run` what Spark makes of it."""
     return {
+        "app": app,
         "spark": spark_version,
         "inputs": [_input(each) for each in inputs],
         "key": list(output.key or ()),
@@ -66,7 +82,7 @@ class Fitting:
 
     def check(self, now: Told, *, is_begun: bool) -> None:
         """NoLongerFits, if the checkpoint `is_begun` and what it holds is of something else."""
-        then = self._read() if is_begun else None
+        then = _read(self._path) if is_begun else None
         if then is None or then == now:
             return
         for what in _reasons(then, now, is_view=isinstance(self._output, View)):
@@ -82,20 +98,21 @@ class Fitting:
 
     def keep(self, now: Told) -> None:
         """To be called before Spark plans a batch."""
-        if self._read() == now:
+        if _read(self._path) == now:
             return
         make_directories(str(self._path.parent))
         with durable("query.declared"):
             replace_file(DISK, str(self._path), json.dumps(now, indent=1).encode())
 
-    def _read(self) -> Told | None:
-        """None where there is none: a checkpoint that is older than this file."""
-        try:
-            found = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return None
-        assert isinstance(found, dict)
-        return found
+
+def _read(path: Path) -> Told | None:
+    """None where there is none: a checkpoint that is older than this file."""
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    assert isinstance(found, dict)
+    return found
 
 
 # --- what does not fit

@@ -158,7 +158,7 @@ class Query(ABC):
     @cached_property
     def declared(self) -> dict[str, Any]:
         """What it is, for the next start to compare with."""
-        return declared(self.output, self._inputs, self.frame, self.frame_to_run())
+        return declared(self.place.app, self.output, self._inputs, self.frame, self.frame_to_run())
 
     def check_fit(self) -> None:
         """NoLongerFits, if its checkpoint is of something else. To be asked before it is started."""

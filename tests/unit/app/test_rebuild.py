@@ -1,5 +1,6 @@
 """How far a view is that is rebuilt, without Spark."""
 
+import errno
 import json
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild
 from runnel.app.runner import Running, place_of
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in
+from runnel.pipeline.errors import DiskFull, OtherMaker
 from runnel.pipeline.markers import Marker
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source.aside import SCHEMA
@@ -112,6 +114,26 @@ def test_a_view_that_reads_a_topic_twice_is_not_rebuilt(running):
         assert "another name" in raised.value.hint
     declare(place_of(shop("clicks"), running), ("clicks", None), ("clicks", None))
     with pytest.raises(NotRebuilt, match="has two inputs that read clicks"):
+        Rebuild(shop("clicks"), VIEW, running).run()
+
+
+def test_the_view_of_another_app_is_not_rebuilt(running):
+    place = place_of(shop("clicks"), running)
+    offsets = place.checkpoint_of(VIEW) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").touch()
+    (place.directory_of(VIEW) / "declared.json").write_text(json.dumps({"app": "bank", "inputs": []}))
+    with pytest.raises(OtherMaker, match='its checkpoint is of app "bank", and this is app "shop"'):
+        Rebuild(shop("clicks"), VIEW, running).run()
+    assert not (running.data / "rebuilds").exists()
+
+
+def test_a_disk_that_is_full_is_told_with_what_to_do(running, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "followed.json")
+
+    monkeypatch.setattr(rebuild_module.Followed, "to_text", full)
+    with pytest.raises(DiskFull, match=r"a disk is full: No space left on device: followed.json \(make room"):
         Rebuild(shop("clicks"), VIEW, running).run()
 
 

@@ -1,6 +1,8 @@
 """Whether a replay may be: of what, from when, and into which topic. Without Spark."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -8,6 +10,7 @@ from runnel import App, Broker, Reading
 from runnel.app.replay import InvalidFrom, NotReplayed, Replay
 from runnel.app.runner import Running
 from runnel.client import Producer
+from runnel.pipeline.errors import DiskFull
 
 TO = "again"
 
@@ -144,6 +147,17 @@ def test_records_of_others_in_the_topic_are_told_and_nothing_is_kept(running):
     assert raised.value.what == "full has records already"
     assert raised.value.hint == "name another topic"
     assert not (running.data / "replays" / "full" / "replay.json").exists()
+
+
+def test_a_disk_that_is_full_is_told_and_another_error_is_not_taken_for_it(running, monkeypatch):
+    for number, error in ((errno.EDQUOT, DiskFull), (errno.EIO, OSError)):
+
+        def fail(_, number=number):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(Replay, "_keep_what_is_asked", fail)
+        with pytest.raises(error, match=os.strerror(number)):
+            Replay(shop(), "stays", running, start="1d", to=TO).run()
 
 
 @pytest.mark.parametrize("to", ["clicks", "stays", "orders-again"])

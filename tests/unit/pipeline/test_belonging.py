@@ -6,12 +6,14 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from pyspark.version import __version__ as spark_version
 
 from runnel import App, Broker
 from runnel.client.transaction import Transaction
 from runnel.pipeline.batch import Batch
 from runnel.pipeline.belonging import check_outputs
-from runnel.pipeline.errors import OtherCheckpoint
+from runnel.pipeline.errors import OtherCheckpoint, OtherMaker
+from runnel.pipeline.fitting import FILE
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.markers import Marker
 from runnel.pipeline.place import Place
@@ -59,6 +61,10 @@ def begin(place, output, *, planned):
         (checkpoint / "offsets" / str(batch)).touch()
 
 
+def made_by(place, output, **told):
+    (place.directory_of(output) / FILE).write_text(json.dumps(told))
+
+
 def publish(cluster, place, output, checkpoint, batch):
     """What a query of this output would have left; the publisher stays the one in force."""
     marks = place.marks_of(output)
@@ -86,6 +92,41 @@ def test_a_start_that_goes_on(app, place, cluster):
     publish(cluster, place, "stays", OURS, 3)
     keep(place, "pages", OURS, 4)
     check_outputs(place, app.graph.outputs)
+
+
+def test_the_checkpoint_of_another_app(app, place):
+    """Whose markers have that one's name: they would not be found."""
+    begin(place, "stays", planned=0)
+    made_by(place, "stays", app="bank", spark=spark_version)
+    with pytest.raises(OtherMaker) as caught:
+        check_outputs(place, app.graph.outputs)
+    assert caught.value.what == 'stays cannot go on: its checkpoint is of app "bank", and this is app "shop"'
+    assert "--data" in caught.value.hint
+    made_by(place, "stays", app="shop", spark=spark_version)
+    check_outputs(place, app.graph.outputs)
+    made_by(place, "stays", spark=spark_version)  # of a Runnel that did not tell
+    check_outputs(place, app.graph.outputs)
+
+
+def test_what_another_app_did_not_begin_is_free(app, place):
+    begin(place, "stays", planned=-1)
+    made_by(place, "stays", app="bank", spark="99.0.0")
+    check_outputs(place, app.graph.outputs)
+
+
+def test_the_checkpoint_of_a_newer_spark(app, place):
+    release, number = map(int, spark_version.split(".")[:2])
+    begin(place, "pages", planned=0)
+    for newer in (f"{release}.{number + 1}.0", f"{release + 1}.0.0"):
+        made_by(place, "pages", app="shop", spark=newer)
+        with pytest.raises(OtherMaker) as caught:
+            check_outputs(place, app.graph.outputs)
+        assert caught.value.what == (
+            f"pages cannot go on: its checkpoint is of Spark {newer}, and this is Spark {spark_version}, which is older"
+        )
+    for fits in (f"{release}.{number}.99", f"{release}.{number - 1}.0", f"{release - 1}.99.0"):
+        made_by(place, "pages", app="shop", spark=fits)
+        check_outputs(place, app.graph.outputs)
 
 
 def test_a_directory_without_a_checkpoint(app, place, cluster):
