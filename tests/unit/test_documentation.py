@@ -115,6 +115,7 @@ def offered(module: ModuleType) -> set[str]:
         pytest.param(["client"], lambda: {"AsyncProducer", *members(AsyncProducer)}, id="AsyncProducer"),
         pytest.param(["client"], lambda: {"AsyncConsumer", *members(AsyncConsumer)}, id="AsyncConsumer"),
         pytest.param(["testing"], lambda: {*testing.__all__, *testing.HOMES}, id="runnel.testing"),
+        pytest.param(["testing"], lambda: members(testing.Played, testing.Written, testing.Rejected), id="Played"),
         pytest.param(["views"], lambda: members(Views, Selection, View, Watch, Step, Change), id="runnel.views"),
         pytest.param(["views", "app"], lambda: classes_of(view_errors), id="runnel.views.errors"),
     ],

@@ -51,6 +51,29 @@ def test_how_many_tasks_share_what_is_remembered_is_handed_on(command, runnel, t
     assert runnel(command, app, *data, *listen, "--partitions", "0").code == 2
 
 
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_what_is_asked_for_is_handed_on(command, runnel, tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(f"runnel.cli.{command}.run_app", lambda *_, **how: asked.update(how))
+    options = ["--views", "sqlite:there", "--master", "local[3]", "--metrics", "127.0.0.1:0", "--until-caught-up"]
+    options += ["--skip-gone", "--alert", "lag=5", "--alert-topic", "ops", "--alert-command", "notify.sh"]
+    options += ["--listen", "127.0.0.1:0"] if command == "up" else ["--set", "client.id=me"]
+    assert runnel(command, tmp_path / "app.py", "--data", tmp_path / "data", *options).code == 0
+    (rule,) = asked.pop("alerts")
+    assert (rule.alert, rule.outputs, rule.topic, rule.command) == (Alert.lag(records=5), None, "ops", "notify.sh")
+    asked.pop("shown")
+    assert asked == {
+        "data": tmp_path / "data",
+        "views": "sqlite:there",
+        "master": "local[3]",
+        "partitions": None,
+        "until_caught_up": True,
+        "skip_gone": True,
+        "metrics": "127.0.0.1:0",
+        **({"make_topics": True} if command == "up" else {"settings": {"client.id": "me"}}),
+    }
+
+
 def test_a_line_of_the_log_brings_its_values_as_json():
     record = logging.LogRecord("runnel", logging.INFO, "", 0, "pages: 3 rows", (), None)
     record.progress = {"in_time": 3}
