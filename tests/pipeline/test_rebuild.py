@@ -452,10 +452,11 @@ def test_what_cannot_be_rebuilt_says_so(scene):
 
 
 @contextmanager
-def process(scene: Scene, tmp_path: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """`runnel rebuild`, as people call it."""
-    command = [sys.executable, "-c", PROGRAM, "rebuild", VIEW, str(Path(__file__).with_name("sums_app.py"))]
-    command += ["--bootstrap", scene.broker.bootstrap, "--data", str(scene.data), "--master", "local[1]", "--keep"]
+def process(scene: Scene, tmp_path: Path, called: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """`runnel rebuild` or `rollback`, as people call it."""
+    command = [sys.executable, "-c", PROGRAM, called, VIEW, str(Path(__file__).with_name("sums_app.py"))]
+    command += ["--bootstrap", scene.broker.bootstrap, "--data", str(scene.data), "--master", "local[1]"]
+    command += ["--keep"] if called == "rebuild" else []
     more = {"PYTHONPATH": os.pathsep.join(sys.path), **environment}
     with (tmp_path / "log").open("w") as log:
         running = subprocess.Popen(command, env=os.environ | more, stdout=log, stderr=log, text=True)
@@ -467,13 +468,17 @@ def process(scene: Scene, tmp_path: Path, **environment: str) -> Iterator[subpro
 
 
 @pytest.mark.servers
-def test_killed_for_good_when_the_rows_are_exchanged_the_running_app_finishes_it(scene, tmp_path):
+@pytest.mark.parametrize("called", ["rebuild", "rollback"])
+def test_killed_for_good_when_the_rows_are_exchanged_the_running_app_finishes_it(scene, tmp_path, called):
     app = sums_app()
+    if called == "rollback":
+        scene.run(sums_app(2))
+        rebuild(scene, app, keep=True)
     # Batch after batch without a pause would take the processors from the process that is to start.
     with sending(scene, every=0.5), reading(scene) as seen, scene.live(app) as queries:
         wait_until(lambda: queries[VIEW].done > 2)
         before = snapshot(scene).marker.checkpoint
-        with process(scene, tmp_path, **{VARIABLE: "view.exchange:after:1"}) as running:
+        with process(scene, tmp_path, called, **{VARIABLE: "view.exchange:after:1"}) as running:
             assert running.wait(LIMIT) == -signal.SIGKILL, (tmp_path / "log").read_text()
         assert snapshot(scene).marker.checkpoint != before
         wait_until(lambda: not (scene.data / "rebuilds" / VIEW / JOURNAL).exists())

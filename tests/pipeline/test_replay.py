@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -10,12 +15,18 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import runnel.durable
 from runnel import App, Broker, Reading
+from runnel.app.loading import load_app
 from runnel.app.replay import NotReplayed, Replay
 from runnel.app.trouble import QueryFailed
+from runnel.durable import VARIABLE
 from tests.pipeline.scene import START, Scene, Sending
+from tests.pipeline.stage import PROGRAM
+from tests.pipeline.test_rebuild import sending
+from tests.pipeline.waiting import LIMIT
 
 SCHEMA = "id long, k int, n int, at timestamp"
 TO = "stays-again"
+IMPORTS = "from pyspark.sql import functions as F\n\nfrom runnel import App, Reading\n"
 
 
 @pytest.fixture
@@ -81,9 +92,28 @@ def test_a_changed_body_over_records_from_a_time_on(scene):
     scene.run(shop())
 
 
-@pytest.mark.parametrize(
-    "side", [pytest.param("before", marks=pytest.mark.soak), pytest.param("after", marks=pytest.mark.servers)]
-)
+@pytest.mark.servers
+def test_killed_for_good_under_load_the_same_call_goes_on_and_nothing_is_there_twice(scene, tmp_path):
+    """What comes while it goes on may be in, or not."""
+    file = tmp_path / "stays_again.py"
+    file.write_text(f"{IMPORTS}\nSCHEMA = {SCHEMA!r}\n\n\n{inspect.getsource(shop)}\n\napp = shop(2)\n")
+    command = [sys.executable, "-c", PROGRAM, "replay", "stays", str(file), "--from", "earliest", "--to-topic", TO]
+    command += ["--bootstrap", scene.broker.bootstrap, "--data", str(scene.data), "--master", "local[1]"]
+    # Batch after batch without a pause would take the processors from the process that is to start.
+    with sending(scene, every=0.5):
+        environment = os.environ | {VARIABLE: "publish.commit:after:3"}
+        died = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        least = expected(scene, 0, 2)
+        assert 0 < len(found(scene, TO)) < len(least)
+        replay(scene, load_app(file))
+    again = found(scene, TO)
+    assert len(again) == len(set(again))
+    assert set(least) <= set(again) <= set(expected(scene, 0, 2))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["before", "after"])
 def test_killed_on_the_way_the_same_call_goes_on_and_nothing_is_there_twice(scene, monkeypatch, side):
     reached = 0
 
