@@ -62,7 +62,7 @@ def has_twice(answer, column):
     ("seed", "kinds", "partitions", "rows"),
     [
         pytest.param(9, KINDS, 3, 120, id="in small batches", marks=pytest.mark.servers),
-        pytest.param(12, REMEMBERING, 1, 100_000, id="as it comes", marks=pytest.mark.soak),
+        pytest.param(12, REMEMBERING, 1, 100_000, id="as it comes", marks=pytest.mark.servers),
     ],
 )
 def test_a_stream_answers_as_a_batch_query_over_the_log(tmp_path, spark, seed, kinds, partitions, rows):
