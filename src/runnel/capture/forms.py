@@ -163,7 +163,7 @@ def decimal(mode: Decimals, scale: int, precision: int | None = None) -> Form:
     if mode is Decimals.STRING:
         return STRING._replace(write=lambda value: f'"{_plain(value, scale)}"')
     if mode is Decimals.DOUBLE:
-        return DOUBLE._replace(write=lambda value: repr(float(value)))
+        return DOUBLE._replace(write=lambda value: floating(float(value)))
 
     def write(value: Decimal | int | str) -> str:
         return unscaled(_units(value, scale))
@@ -180,7 +180,7 @@ def variable_decimal(mode: Decimals) -> Form:
     if mode is Decimals.STRING:
         return STRING._replace(write=lambda value: f'"{value}"')
     if mode is Decimals.DOUBLE:
-        return DOUBLE._replace(write=lambda value: repr(float(value)))
+        return DOUBLE._replace(write=lambda value: floating(float(value)))
     fields = [
         {"type": "int32", "optional": False, "field": "scale"},
         {"type": "bytes", "optional": False, "field": "value"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
 from struct import pack
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from runnel.capture.tables import Form
 LOGGER: Final = logging.getLogger(__name__)
 DEFAULT_PRECISION: Final = 6
 MICROS_OF_MILLI: Final = 1000
+PYTHON_DIGITS: Final = 640  # of a text that `int` reads whatever the interpreter is set to
 LONGEST: Final = 2**63 - 1  # PostgreSQL's last 29 years have more microseconds than this
 # What Debezium writes for numbers that are none.
 NO_NUMBERS: Final = {
@@ -146,12 +148,16 @@ def _variable(modes: Modes) -> Form:
     def write(text: str) -> str:
         whole, _, fraction = text.partition(".")
         fraction = fraction.rstrip("0")
-        try:
-            return f'{{"scale":{len(fraction)},"value":{forms.unscaled(int(whole + fraction))}}}'
-        except ValueError:
+        if whole[-1] in "Ny":
             return "null"  # NaN and the infinities
+        return f'{{"scale":{len(fraction)},"value":{forms.unscaled(_whole(whole + fraction))}}}'
 
     return form._replace(write=write)
+
+
+def _whole(digits: str) -> int:
+    """The server has more digits than Python takes at once."""
+    return int(digits) if len(digits) <= PYTHON_DIGITS else int(Decimal(digits))
 
 
 def _not_precise(modes: Modes, write: Callable[[Any], str]) -> Callable[[str], str]:

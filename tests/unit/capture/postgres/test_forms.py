@@ -3,6 +3,8 @@ tests/contract/capture/postgres_types.py, from a real server.
 """
 
 import json
+from base64 import b64decode
+from decimal import Decimal
 
 import pytest
 
@@ -43,6 +45,23 @@ def written(name: str, text: str, modes: Modes, modifier: int = -1):
 def test_numbers_as_text_or_as_floats(text, string, double, modifier):
     assert written("numeric", text, Modes(decimals=Decimals.STRING), modifier) == string
     assert written("numeric", text, Modes(decimals=Decimals.DOUBLE), modifier) == double
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("digits", [640, 4_301, 131_072])
+def test_a_number_of_more_digits_than_python_reads_is_told_with_all_of_them(sign, digits):
+    whole, fraction = "7" * digits, "5" * 10
+    told = written("numeric", f"{sign}{whole}.{fraction}00", Modes())
+    assert told["scale"] == len(fraction)
+    found = int.from_bytes(b64decode(told["value"]), "big", signed=True)
+    assert found == int(Decimal(f"{sign}{whole}{fraction}"))
+
+
+@pytest.mark.parametrize("modifier", [-1, MODIFIER_10_2])
+def test_a_number_that_no_float_holds_is_json_all_the_same(modifier):
+    modes = Modes(decimals=Decimals.DOUBLE)
+    assert written("numeric", "9" * 400, modes, modifier) == "Infinity"
+    assert written("numeric", "-" + "9" * 400, modes, modifier) == "-Infinity"
 
 
 @pytest.mark.parametrize("mode", Decimals)
