@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from runnel.capture.postgres.connections import Connection
+from runnel.capture.postgres.connections import Connection, identifier
 from runnel.capture.tables import TableId
 
 # An index tells rows apart if none of its columns is null and it holds at every moment, not only at commit.
@@ -46,6 +47,21 @@ SELECT oid::int8, typname::text, typtype::text,
        ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
 FROM pg_type t WHERE oid = %s
 """
+# By what a type is put in order: equal, from there on, behind it. A domain has those of the type that it is made of.
+OPERATORS: Final = """
+WITH RECURSIVE base(type) AS (
+    SELECT %s::oid UNION ALL SELECT t.typbasetype FROM pg_type t JOIN base b ON b.type = t.oid WHERE t.typtype = 'd'
+)
+SELECT array_agg(n.nspname::text ORDER BY s.amopstrategy),
+       array_agg(o.oprname::text ORDER BY s.amopstrategy)
+FROM base b JOIN pg_opclass c ON c.opcintype = b.type AND c.opcdefault
+JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'
+JOIN pg_amop s ON s.amopfamily = c.opcfamily AND s.amopstrategy BETWEEN 3 AND 5
+  AND s.amoplefttype = b.type AND s.amoprighttype = b.type
+JOIN pg_operator o ON o.oid = s.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+GROUP BY c.oid
+"""
+OWN_TYPES: Final = 16_384  # where the numbers of those begin that the server was not made with
 
 
 class ListedTable(NamedTuple):
@@ -68,8 +84,19 @@ class CatalogColumn(NamedTuple):
     is_generated: bool = False  # and stored
 
 
+class Operators(NamedTuple):
+    """By which the values of a type are compared, as SQL has them."""
+
+    same: str = "="
+    from_on: str = ">="
+    behind: str = ">"
+
+
 class CatalogTable(NamedTuple):
-    """`key` are the names of the columns that tell its rows apart; none where nothing does."""
+    """`key` are the names of the columns that tell its rows apart; none where nothing does. `operators` are those of
+    the key's columns whose types have their own, as those of extensions: by its usual name nobody finds one, or finds
+    that of another type, and citext would be compared as text, and still be put in its own order.
+    """
 
     oid: int
     id: TableId
@@ -77,6 +104,7 @@ class CatalogTable(NamedTuple):
     identity: str
     columns: tuple[CatalogColumn, ...]
     key: tuple[str, ...]
+    operators: Mapping[str, Operators] = MappingProxyType({})
 
 
 class CatalogType(NamedTuple):
@@ -112,7 +140,24 @@ def table(connection: Connection, oid: int) -> CatalogTable | None:
     schema, name, kind, identity = found
     columns = tuple(CatalogColumn(*column) for column in connection.execute(COLUMNS, [oid]).fetchall())
     indexes = connection.execute(INDEXES, [oid]).fetchall()
-    return CatalogTable(oid, TableId(schema, name), kind, identity, columns, _key(identity, indexes))
+    key = _key(identity, indexes)
+    own = {
+        column.name: operators
+        for column in columns
+        if column.name in key and (operators := _operators(connection, column.type)) is not None
+    }
+    return CatalogTable(oid, TableId(schema, name), kind, identity, columns, key, own)
+
+
+def _operators(connection: Connection, type_oid: int) -> Operators | None:
+    """None where those of the server's own do, by their usual names."""
+    if type_oid < OWN_TYPES:
+        return None
+    found = connection.execute(OPERATORS, [type_oid]).fetchone()
+    if found is None or set(found[0]) == {"pg_catalog"}:
+        return None
+    schemas, names = found
+    return Operators(*(f"OPERATOR({identifier(schema)}.{name})" for schema, name in zip(schemas, names, strict=True)))
 
 
 def _key(identity: str, indexes: Sequence[tuple[bool, bool, list[str], bool]]) -> tuple[str, ...]:

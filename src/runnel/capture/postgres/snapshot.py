@@ -17,7 +17,7 @@ import psycopg
 
 from runnel.capture.events import Position
 from runnel.capture.incremental import key_columns
-from runnel.capture.postgres.catalog import CatalogTable
+from runnel.capture.postgres.catalog import CatalogTable, Operators
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal, texts
 from runnel.capture.postgres.errors import SnapshotOutdated
 from runnel.capture.postgres.replication import lsn_number
@@ -26,6 +26,7 @@ from runnel.capture.tables import UNCHANGED, Row, Table, TableId
 PIECE_BYTES: Final = 1024 * 1024
 FEWEST, MOST = 16, 4096  # rows of a piece
 SAMPLE: Final = 8
+PLAIN: Final = Operators()
 FILES: Final = """
 SELECT FROM pg_class WHERE relkind = 'r' AND relfilenode IS DISTINCT FROM pg_relation_filenode(oid)
 AND (oid = {oid} OR oid IN (SELECT relid FROM pg_partition_tree({oid}::regclass)))
@@ -156,13 +157,11 @@ def taken(
 
 
 def query_of(readable: Readable, after: Row | None, where: str | None = None) -> str:
-    """In the order of the key; `where` is one more condition. A row comparison orders as ORDER BY does, by the columns'
-    own types and collations.
-    """
+    """In the order of the key; `where` is one more condition."""
     conditions = [f"({readable.row_filter})"] if readable.row_filter else []
     names = _key_names(readable)
     if after is not None:
-        conditions.append(f"({names}) > ({_key_values(readable, after)})")
+        conditions.append(_behind(readable, after))
     if where is not None:
         conditions.append(f"({where}\n)")  # it may end with a comment
     chosen = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -170,7 +169,8 @@ def query_of(readable: Readable, after: Row | None, where: str | None = None) ->
 
 
 def query_of_row(readable: Readable, key: Row) -> str:
-    return f"{_selected(readable)} WHERE ({_key_names(readable)}) = ({_key_values(readable, key)})"
+    same = (f"{name} {own.same} {value}" for name, value, own in _compared(readable, key))
+    return f"{_selected(readable)} WHERE {' AND '.join(same)}"
 
 
 def is_same(table: Table, other: Table) -> bool:
@@ -203,10 +203,28 @@ def _key_names(readable: Readable) -> str:
     return ", ".join(map(identifier, _named_key(readable.table)))
 
 
-def _key_values(readable: Readable, key: Row) -> str:
+def _behind(readable: Readable, key: Row) -> str:
+    """Rows with a greater key. A row comparison orders as ORDER BY does, by the columns' own types and collations;
+    where types have operators of their own it is spelled out, and the first condition says where in the index to begin.
+    """
+    compared = _compared(readable, key)
+    if not readable.found.operators:
+        values = ", ".join(value for _, value, _ in compared)
+        return f"({_key_names(readable)}) > ({values})"
+    cases = []
+    for place, (name, value, own) in enumerate(compared):
+        same = [f"{each} {its.same} {known}" for each, known, its in compared[:place]]
+        cases.append(f"({' AND '.join([*same, f'{name} {own.behind} {value}'])})")
+    name, value, own = compared[0]
+    return f"{name} {own.from_on} {value} AND ({' OR '.join(cases)})"
+
+
+def _compared(readable: Readable, key: Row) -> list[tuple[str, str, Operators]]:
+    """The columns of the key, each with its value, and what compares them."""
     types = {column.name: column.sql_type for column in readable.found.columns}
+    own = readable.found.operators
     pairs = zip(_named_key(readable.table), key, strict=True)
-    return ", ".join(f"{literal(value)}::{types[name]}" for name, value in pairs)
+    return [(identifier(name), f"{literal(value)}::{types[name]}", own.get(name, PLAIN)) for name, value in pairs]
 
 
 def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:

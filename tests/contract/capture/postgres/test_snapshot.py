@@ -299,3 +299,44 @@ def test_nor_does_another_table_that_has_its_name_since(database: Database):
             events_of(source, start, snapshot.position)
         (table,) = (each for each in snapshot.tables() if each.id.name == "t")
         assert snapshot.row(replace(table, number=table.number + 1), ("2", "c")) is None
+
+
+@pytest.mark.parametrize(
+    ("extension", "key", "rows"),
+    [
+        # small and capital letters in between, which no order of text has so
+        ("citext", "k public.citext PRIMARY KEY", [(word,) for word in ("a", "B", "c", "D", "e", "F", "g")]),
+        ("citext", "k s.word, n int, PRIMARY KEY (k, n)", [(word, n) for word in ("a", "B", "c", "D") for n in "12"]),
+        ("ltree", "k public.ltree PRIMARY KEY", [(path,) for path in ("a", "a.b", "a.b.c", "b", "b.a")]),
+    ],
+)
+def test_a_key_of_a_type_that_has_operators_of_its_own_is_gone_on_with_in_its_order(
+    database: Database, extension, key, rows
+):
+    if not database.ask(f"SELECT FROM pg_available_extensions WHERE name = '{extension}'"):
+        skip_without(database.server, extension)
+    database.run(
+        f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public",
+        *(["CREATE DOMAIN word AS public.citext"] if "s.word" in key else []),
+        f"CREATE TABLE t({key.replace('s.word', f'{database.schema}.word')}, v text)",
+    )
+    values = ", ".join(f"({', '.join(repr(value) for value in row)}, 'x')" for row in reversed(rows))
+    database.run(f"INSERT INTO t VALUES {values}")
+    source = database.source()
+    changes = source.changes(source.prepare())
+    with source.snapshot() as snapshot:
+        for place, after in enumerate([None, *rows]):
+            assert [row[:-1] for row in rows_of(snapshot, after)] == rows[place:]
+        (table,) = snapshot.tables()
+        assert snapshot.row(table, (*rows[1], UNCHANGED)) == {
+            column.name: value for column, value in zip(table.columns, (*rows[1], "x"), strict=True)
+        }
+    read: list[tuple[str, ...]] = []
+    wait_for(lambda: source.chunk(table, None, 2, "first") is not None)
+    while len(read) < len(rows):
+        found = source.chunk(table, read[-1] if read else None, 2, f"chunk {len(read)}")
+        assert found is not None
+        assert found.rows
+        read += [row[:-1] for row in found.rows]
+    assert read == rows
+    changes.close()
