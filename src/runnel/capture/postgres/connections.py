@@ -39,10 +39,16 @@ SETTINGS: Final = {
     "row_security": "off",  # rather an error than rows that a policy hides
     "search_path": "pg_catalog",
     "standard_conforming_strings": "on",
+    # Who is busy elsewhere, or waits for a lock, is not to be cut off, whatever a role or a database is set to.
     "statement_timeout": "0",
+    "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
 }
+TRANSACTION_TIMEOUT: Final = 17_00_00  # the version from which on there is one for whole transactions, too
 OLDEST: Final = 15_00_00  # the first version whose publications say which columns and rows they have
+# Classes of errors: connections, resources, somebody in between; and what is to be tried again, as after a deadlock.
+PASSING: Final = ("08", "53", "57", "40")
 STARTING_OR_BUSY: Final = (
     "starting up",
     "shutting down",
@@ -125,6 +131,9 @@ class Address:
         except psycopg.Error as error:
             raise self._told_of_connecting(error) from error
         self._check_version(connection)
+        if connection.info.server_version >= TRANSACTION_TIMEOUT:
+            with self.telling():
+                connection.execute("SET transaction_timeout = 0")
         return connection
 
     @contextmanager
@@ -137,7 +146,7 @@ class Address:
     def told(self, error: psycopg.Error) -> RunnelError:
         state = error.sqlstate or ""
         reason = " ".join(str(error).split())
-        if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
+        if state[:2] in PASSING or (not state and isinstance(error, psycopg.OperationalError)):
             return DatabaseUnreachable(self.shown, reason)
         # A fault of servers up to now, which comes with `streaming` only; from 16 on they call it filenumber.
         if "could not map file" in reason:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from runnel.capture.errors import TableMissing
 from runnel.capture.events import Change, Gone
 from runnel.capture.postgres import readiness
+from runnel.capture.postgres.connections import Address
 from runnel.capture.postgres.errors import (
     DatabaseRefused,
     DatabaseUnreachable,
@@ -22,7 +24,7 @@ from runnel.capture.postgres.errors import (
 )
 from runnel.capture.postgres.source import PostgresSource
 from runnel.durable import watched
-from tests.contract.capture.captured_postgres import Database, events_of, told
+from tests.contract.capture.captured_postgres import Database, events_of, told, wait_for
 from tests.contract.views.postgres_server import Postgres, postgres_server
 
 pytestmark = pytest.mark.servers
@@ -336,3 +338,23 @@ def test_captured_tables_that_are_all_away_are_no_reason_to_end(database: Databa
     source.prepare()
     source.remember({}, describe=False)  # those that were captured were removed
     source.prepare()
+
+
+def test_what_a_role_is_set_to_cuts_no_capture_off(database: Database, user: str):
+    """Operators set time-outs for roles: a capture reads long, is idle long, and waits for locks."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", f"ALTER ROLE {user} SUPERUSER")
+    for setting in ("statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"):
+        database.run(f"ALTER ROLE {user} SET {setting} = '100ms'")
+    source = database.source(url=database.server.url_of(user))
+    source.prepare()
+    with source.snapshot() as snapshot, closing(database.connect()) as other, ThreadPoolExecutor() as pool:
+        (table,) = snapshot.tables()
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE t")
+        read = pool.submit(lambda: [row for piece in snapshot.rows(table) for row in piece])
+        waits = f"SELECT FROM pg_stat_activity WHERE usename = '{user}' AND wait_event_type = 'Lock'"
+        wait_for(lambda: database.ask(f"{waits} AND state_change < now() - interval '200 ms'") or read.done())
+        other.execute("COMMIT")
+        assert read.result() == [("1",)]
+    with closing(Address(database.server.url_of(user), "shop").connect()) as connection:
+        assert connection.execute("SHOW idle_session_timeout").fetchone() == ("0",)

@@ -125,6 +125,22 @@ def test_a_server_that_may_come_back_is_waited_for(monkeypatch, reason):
         Address("postgresql://host/shop", "shop").connect()
 
 
+@pytest.mark.parametrize("error", [psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure])
+def test_what_the_server_asks_to_try_again_is_tried_again(error):
+    assert isinstance(
+        Address("postgresql://host/shop", "shop").told(error("it was in another's way")), DatabaseUnreachable
+    )
+
+
+@pytest.mark.parametrize(("version", "expected"), [(16_00_00, []), (17_00_00, ["SET transaction_timeout = 0"])])
+def test_a_long_transaction_is_not_cut_off_where_the_server_could(monkeypatch, version, expected):
+    connection, executed = connection_to(version), []
+    connection.execute = executed.append
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: connection)
+    assert Address("postgresql://host/shop", "shop").connect() is connection
+    assert executed == expected
+
+
 def connecting(monkeypatch, reason):
     """Whoever connects is told this."""
 
