@@ -158,6 +158,42 @@ def test_a_table_without_a_key_is_refused_before_its_writers_are(database: Datab
     database.source().prepare()
 
 
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [
+        # an identity of its own whose index was dropped since
+        (
+            (
+                "CREATE TABLE t(id int NOT NULL)",
+                "CREATE UNIQUE INDEX i ON t(id)",
+                "ALTER TABLE t REPLICA IDENTITY USING INDEX i",
+                "DROP INDEX i",
+            ),
+            "t",
+        ),
+        # a partition, which has not got the identity of its table
+        (
+            (
+                "CREATE TABLE t(id int) PARTITION BY RANGE (id)",
+                "CREATE TABLE part PARTITION OF t FOR VALUES FROM (0) TO (9)",
+                "ALTER TABLE t REPLICA IDENTITY FULL",
+            ),
+            "part",
+        ),
+    ],
+)
+def test_so_is_one_whose_identity_is_none(database: Database, made: tuple[str, ...], fault: str):
+    database.run(*made, "INSERT INTO t VALUES (1)")
+    error = missing(database.source())
+    assert error.statements == (f'ALTER TABLE "{database.schema}"."{fault}" REPLICA IDENTITY FULL;',)
+    database.run("UPDATE t SET id = 2")
+    database.run(*error.statements)
+    source = database.source()
+    start = source.prepare()
+    database.run("UPDATE t SET id = 3", "DELETE FROM t")
+    assert [each[0] for each in told(events_of(source, start))] == ["u", "d"]
+
+
 def test_a_key_that_the_log_does_not_tell_is_refused(database: Database):
     database.run(
         "CREATE TABLE t(a int, b int GENERATED ALWAYS AS (a % 2) STORED, v int, PRIMARY KEY (a, b))",
