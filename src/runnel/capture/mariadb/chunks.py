@@ -19,6 +19,7 @@ from runnel.capture.tables import Row, Table, TableId
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 GONE: Final = frozenset({1146, 1814})  # or its rows are, until a file is put in their place
 ALTERED: Final = 1412
+LOCKED: Final = 1205
 TOO_LONG: Final = 1969
 # A condition that fits few rows may look at all of them for a chunk, and no changes are told meanwhile.
 FILTER_SECONDS: Final = 60.0
@@ -74,12 +75,12 @@ class Chunks:
     def _rows(
         self, connection: Connection, found: Described, after: Row | None, limit: int, where: str | None
     ) -> list[Record] | None:
-        """None where the table was altered since the transaction began."""
+        """None where the table was altered since the transaction began, or where somebody keeps it locked."""
         try:
             return ask(connection, _limited(query_of(found.table, found.kinds, after, limit, where), where))
         except pymysql.MySQLError as error:
             number = number_of(error)
-            if number == ALTERED:
+            if number in (ALTERED, LOCKED):
                 return None
             if number in GONE:
                 raise self._missing(connection, found.table) from error
@@ -95,10 +96,10 @@ class Chunks:
 
 
 def _limited(query: str, where: str | None) -> str:
-    """Who waits for a lock, as behind an ALTER TABLE, gives up before: that passes."""
-    if where is None:
-        return query
-    limits = f"lock_wait_timeout = {FILTER_SECONDS / 2:.0f}, max_statement_time = {FILTER_SECONDS:g}"
+    """Nobody waits for a table that is locked, as by an ALTER TABLE that waits itself: no changes would be told."""
+    limits = "lock_wait_timeout = 0"
+    if where is not None:
+        limits += f", max_statement_time = {FILTER_SECONDS:g}"
     return f"SET STATEMENT {limits} FOR {query}"
 
 

@@ -22,6 +22,7 @@ LOGGER: Final = logging.getLogger(__name__)
 OLDEST: Final = (10, 5)  # the first whose log can tell the names of columns
 WANTED: Final = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
 DENIED: Final = frozenset({1142, 1143, 1227})
+LOCKED: Final = 1205
 
 
 class Readiness:
@@ -122,12 +123,15 @@ class Readiness:
             )
 
     def _is_readable(self, table: ListedTable) -> bool:
+        """The server looks at rights first. A table that is locked is not waited for, with all others behind it."""
+        query = f"SET STATEMENT lock_wait_timeout = 0 FOR SELECT * FROM {identifier(*table.id)} LIMIT 0"
         try:
-            ask(self._connection, f"SELECT * FROM {identifier(*table.id)} LIMIT 0")
+            ask(self._connection, query)
         except pymysql.MySQLError as error:
             if number_of(error) in DENIED:
                 return False
-            raise
+            if number_of(error) != LOCKED:
+                raise
         return True
 
     def _account(self) -> str:

@@ -96,14 +96,44 @@ def test_a_statement_that_is_killed_is_tried_again_and_stops_no_snapshot(databas
 
 
 @pytest.mark.parametrize("where", [None, "id > 1"])
-@pytest.mark.parametrize("number", [1205, 1213])
-def test_a_lock_that_somebody_keeps_stops_no_snapshot(database, source, monkeypatch, number, where):
+def test_a_deadlock_stops_no_snapshot(database, source, monkeypatch, where):
     start = source.prepare()
     table = source.table(database.table("t"))
     with closing(source.changes(start)):
-        monkeypatch.setattr(chunks, "query_of", lambda *_: f"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = {number}")
+        monkeypatch.setattr(chunks, "query_of", lambda *_: "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213")
         with pytest.raises(DatabaseUnreachable):
             source.chunk(table, None, 10, "locked", where)
+
+
+@pytest.mark.parametrize("where", [None, "id > 1"])
+@pytest.mark.parametrize("locks", [["LOCK TABLES t WRITE"], ["SELECT * FROM t", "ALTER TABLE t ADD COLUMN n int"]])
+def test_a_lock_that_somebody_keeps_holds_up_no_changes(database, source, locks, where):
+    """Nor one that somebody waits for: whoever comes then waits behind him."""
+    database.run("CREATE TABLE other (id int PRIMARY KEY)")
+    start = source.prepare()
+    table = source.table(database.table("t"))
+    waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE state LIKE 'Waiting for table metadata lock%'"
+    *_, last = holders = [database.connect() for _ in locks]
+    with closing(source.changes(start)) as changes, ThreadPoolExecutor() as pool:
+        for holder, statement in zip(holders[:-1], locks[:-1], strict=True):
+            holder.cursor().execute("BEGIN")
+            holder.cursor().execute(statement)
+        waiting = pool.submit(last.cursor().execute, locks[-1])
+        wait_for(lambda: waiting.done() if len(locks) == 1 else database.ask(waits))
+        asked = pool.submit(source.chunk, table, None, 10, "now", where)
+        try:
+            assert asked.result(SECONDS) is None
+            assert pool.submit(source.prepare).result(SECONDS) is not None
+            database.run("INSERT INTO other VALUES (1)")
+            assert any(isinstance(event, Change) for event in changes.read(SECONDS))
+        finally:
+            for holder in holders[:-1]:
+                holder.rollback()
+            waiting.result(SECONDS)
+            last.cursor().execute("UNLOCK TABLES")
+        found = []
+        wait_for(lambda: found.append(source.chunk(table, None, 10, "later", where)) or found[-1])
+        assert [row[0] for row in found[-1].rows] == ([1, 2, 3] if where is None else [2, 3])
 
 
 def test_chunks_of_wide_rows_have_few_of_them(database, source, monkeypatch):
