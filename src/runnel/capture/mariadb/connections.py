@@ -6,6 +6,7 @@ Values come as the server's text, times in UTC, so that the snapshot and the log
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,13 @@ Record: TypeAlias = tuple[Any, ...]
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 300
 PORT: Final = 3306
+# A server that loses power says nothing, and who reads its log asks nothing: he would wait for hours.
+LIVENESS: Final = {
+    "TCP_KEEPIDLE": 30,  # seconds
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 60_000,  # milliseconds
+}
 PASSWORD_VARIABLE: Final = "MYSQL_PWD"
 SETTINGS: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 28800, net_write_timeout = 600,"
@@ -90,6 +98,7 @@ class Address:
                 read_timeout=READ_SECONDS,
                 program_name=self.application,
             )
+            _watch(connection._sock)
             self._check_kind(connection)
             ask(connection, SETTINGS)
         except (pymysql.MySQLError, OSError) as error:
@@ -174,6 +183,13 @@ class Address:
                 "ssl_ca; ssl_verify=no believes any server",
             )
         return DatabaseUnreachable(self.shown, reason_of(error))
+
+
+def _watch(connected: socket.socket) -> None:
+    """By what the system has of it. PyMySQL asks for it without a time, which is two hours then."""
+    for name, value in LIVENESS.items():
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _no_address(reason: str) -> DatabaseRefused:

@@ -1,5 +1,6 @@
 """Addresses are shown without their passwords."""
 
+import socket
 import sys
 from contextlib import contextmanager
 
@@ -46,6 +47,7 @@ class Answering:
     def __init__(self, greeting: str, version: str) -> None:
         self._greeting = greeting
         self._version = version
+        self._sock = socket.socket()
 
     def get_server_info(self):
         return self._greeting
@@ -61,7 +63,8 @@ class Answering:
     def fetchall(self):
         return [(self._version,)]
 
-    def _force_close(self): ...
+    def _force_close(self):
+        self._sock.close()
 
 
 def connect(monkeypatch, found):
@@ -84,6 +87,18 @@ def test_another_server_than_mariadb_is_refused_before_anything_is_set(monkeypat
 def test_a_mariadb_is_known_by_its_greeting_or_by_its_own_word(monkeypatch, greeting):
     with pytest.raises(DatabaseUnreachable, match="Unknown system variable"):
         connect(monkeypatch, Answering(greeting, "10.11.6-MariaDB"))
+
+
+def test_a_server_that_falls_silent_is_noticed(monkeypatch):
+    """Whoever reads the log sends nothing: the system alone can find that nobody is there."""
+    found = Answering("5.5.5-10.11.6-MariaDB-log", "10.11.6-MariaDB")
+    with pytest.raises(DatabaseUnreachable):
+        connect(monkeypatch, found)
+    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+    numbers = {name: getattr(socket, name) for name in names if hasattr(socket, name)}
+    told = {name: found._sock.getsockopt(socket.IPPROTO_TCP, number) for name, number in numbers.items()}
+    expected = dict(zip(names, (30, 10, 3, 60_000), strict=True))
+    assert told == {name: expected[name] for name in numbers}
 
 
 @pytest.mark.parametrize(
