@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from runnel.capture.events import Position
 from runnel.capture.incremental import key_columns
 from runnel.capture.postgres.catalog import CatalogTable, Operators
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal, texts
-from runnel.capture.postgres.errors import SnapshotOutdated
+from runnel.capture.postgres.errors import SlotWaits, SnapshotOutdated
+from runnel.capture.postgres.readiness import PATIENCE_SECONDS
 from runnel.capture.postgres.replication import lsn_number
 from runnel.capture.tables import UNCHANGED, Row, Table, TableId
 
@@ -141,7 +143,7 @@ def taken(
     name = f"runnel_snapshot_{os.urandom(6).hex()}"
     reader = address.connect(adapters=texts())
     try:
-        with address.telling(), address.connect(replication=True) as exporter:
+        with address.telling(), address.connect(replication=True) as exporter, _patiently(exporter, address.shown):
             made = exporter.execute(
                 f"CREATE_REPLICATION_SLOT {identifier(name)} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')".encode()
             ).fetchone()
@@ -154,6 +156,20 @@ def taken(
         yield PostgresSnapshot(address, reader, Position(at(lsn_number(place))), int(now[0]), describe())
     finally:
         reader.close()
+
+
+@contextmanager
+def _patiently(connection: Connection, shown: str) -> Iterator[None]:
+    """A slot waits for the transactions that are open. No time-out of the server's holds for those who replicate."""
+    timer = threading.Timer(PATIENCE_SECONDS, connection.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except psycopg.errors.QueryCanceled:
+        raise SlotWaits(shown, PATIENCE_SECONDS) from None
+    finally:
+        timer.cancel()
 
 
 def query_of(readable: Readable, after: Row | None, where: str | None = None) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runnel.capture.events import Passed
-from runnel.capture.postgres.errors import SnapshotOutdated
+from runnel.capture.postgres import snapshot as snapshots
+from runnel.capture.postgres.errors import SlotWaits, SnapshotOutdated
 from runnel.capture.tables import UNCHANGED
 from tests.contract.capture.captured_postgres import (
     Database,
@@ -63,6 +64,29 @@ def test_a_change_is_in_it_or_behind_it_though_writers_do_not_wait(database: Dat
             assert (str(after["id"]) in table) == (op == "u"), "an insert was in the snapshot already"
             table[str(after["id"])] = str(after["n"])
         assert table == final
+
+
+def test_a_transaction_that_does_not_end_is_told(database: Database, monkeypatch: pytest.MonkeyPatch):
+    """The server takes none before it is over, for as long as that may be."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    source.prepare()
+    monkeypatch.setattr(snapshots, "PATIENCE_SECONDS", 0.3)
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (1)")
+        end = threading.Timer(10.0, other.execute, ["COMMIT"])
+        end.start()
+        with (
+            pytest.raises(SlotWaits, match=r"within 0\.3 s: it waits for transactions that are open"),
+            source.snapshot(),
+        ):
+            pass
+        end.cancel()
+        wait_for(lambda: not database.ask("SELECT FROM pg_replication_slots WHERE temporary"))
+        other.execute("COMMIT")
+    with source.snapshot() as snapshot:
+        assert rows_of(snapshot) == [("1",)]
 
 
 def test_a_table_that_came_when_the_others_were_published_is_not_in_it(database: Database, caplog):
