@@ -53,7 +53,7 @@ from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import TRANSACTION_SECONDS, Abandoned, Publisher
 from runnel.capture.signals import Choose, Received, ask_for, heeded, until_choice
 from runnel.capture.snapshots import Piece, Progress, after_piece, pieces, unread
-from runnel.capture.source import Changes, Snapshot, Source, recognize, unfit
+from runnel.capture.source import Changes, Snapshot, Source, check_key, recognize, unfit
 from runnel.capture.state import State, TableState
 from runnel.capture.stream import Stream
 from runnel.capture.tables import Table, TableId
@@ -283,7 +283,8 @@ class Capture:
         self._refuse_same_topics(map(str, tables))
         for table in chosen:
             if str(table) not in self.state.tables:
-                self._envelope.check(self._source.table(table))
+                found = self._source.table(table)
+                check_key(self._source, found, self._envelope.check(found))
         self._source.prepare()
 
     def _begin_streaming(self, position: Position) -> None:

@@ -111,9 +111,9 @@ class Envelope:
         """Whether a table, as `schema.table`, is chosen."""
         return self.choice.has(TableId(*table.split(".", 1)))
 
-    def check(self, table: Table) -> None:
-        """InvalidChoice, if what was chosen of it is not there."""
-        Shape(self._selection.of(table), self.topic(table.id), self)
+    def check(self, table: Table) -> Sequence[str]:
+        """InvalidChoice, if what was chosen of it is not there. The answer is the columns of its records' keys."""
+        return [column.name for _, column in Shape(self._selection.of(table), self.topic(table.id), self).selected.key]
 
     def recall(self, read: Read) -> None:
         """Know again what a former life has told of tables; `read` gives the committed records of a topic."""

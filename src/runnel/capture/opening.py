@@ -13,7 +13,7 @@ from runnel.capture.errors import ModeUnknown, OptionUnknown, TableMissing, Unkn
 from runnel.capture.forms import Binary, Decimals
 from runnel.capture.names import check_name
 from runnel.capture.selection import Selection
-from runnel.capture.source import Source
+from runnel.capture.source import Source, check_key
 from runnel.capture.sqlite import SqliteSource
 from runnel.capture.tables import TableId
 
@@ -31,14 +31,23 @@ def open_source(
 ) -> Source:
     """As `source_of`. Raises if a table that is asked for is not there."""
     source = source_of(address, name, selection, chosen=chosen, binary=binary, own=own)
+    try:
+        _check(source, selection)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def _check(source: Source, selection: Selection) -> None:
     tables = source.tables()
     for expression in selection.unmatched(tables):
         raise TableMissing(expression, source.database, [str(table) for table in source.known()])
     described = [source.table(table) for table in tables]
     selection.check(described)
     for table in described:
-        selection.of(table)  # raises if a column of a key is not there
-    return source
+        key = selection.of(table).key  # raises if a column of it is not there
+        check_key(source, table, [column.name for _, column in key])
 
 
 def source_of(

@@ -133,6 +133,16 @@ def ready(source: Source) -> Mapping[TableId, int | None]:
     return dict.fromkeys(source.tables()) if asked is None else asked()
 
 
+def check_key(source: Source, table: Table, columns: Sequence[str]) -> None:
+    """That these can be the key of the table's records. A source whose log does not tell of every column what it was
+    before a change has a method `check_key`, which raises what mends that: nobody could say which record is deleted.
+    """
+    own = {table.columns[place].name for place in table.key}
+    asked = getattr(source, "check_key", None)
+    if asked is not None and not own.issuperset(columns):
+        asked(table.id, columns)
+
+
 def unfit(source: Source) -> Mapping[TableId, Permanent]:
     """The tables that are chosen and there, and left out of `tables` as they cannot be captured, each with why. A
     source that leaves out any has a method `unfit`.

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 import psycopg
 
 from runnel.capture.errors import PositionLost
-from runnel.capture.postgres.catalog import ListedTable
+from runnel.capture.postgres.catalog import CatalogTable, ListedTable
 from runnel.capture.postgres.connections import Address, Connection, identifier, literal
 from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotInUse, SlotWaits, TableLocked, TableMoved
 from runnel.capture.postgres.replication import IN_USE_SECONDS, lsn_number
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 300
 PLUGIN: Final = "pgoutput"
+FULL: Final = "f"  # of a table's replica identity
 FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby, and says why it is lost
 OPENS_TABLES: Final = 16_00_00  # the version from which on a look at a publication opens its tables
 LOCK_SECONDS: Final = 1
@@ -139,6 +140,15 @@ class Readiness:
     def check_tables(self, tables: Sequence[ListedTable]) -> None:
         for fault in self._faults(tables):
             raise fault  # the first one
+
+    def check_key(self, table: CatalogTable, columns: Sequence[str]) -> None:
+        """Of a row that is deleted, or that an update has changed, the log tells the columns of the identity."""
+        untold = [column for column in columns if column not in table.key]
+        if untold and table.identity != FULL and self._publishes_old_rows():
+            raise self._missing(
+                f"the key of {table.id} shall have {', '.join(untold)}, which the log does not tell of a row that goes",
+                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;"],
+            )
 
     def unfit(self, tables: Sequence[ListedTable]) -> dict[ListedTable, NotReady]:
         """Those that cannot be captured, each with what it lacks."""

@@ -141,6 +141,10 @@ class PostgresSource:
         with self._address.telling():
             return self._readable(table).table
 
+    def check_key(self, table: TableId, columns: Sequence[str]) -> None:
+        with self._connected() as connection:
+            self._readiness(connection).check_key(self._whole(table).found, columns)
+
     def numbers(self) -> Mapping[TableId, int]:
         with self._connected() as connection:
             return {table.id: table.oid for table in catalog.tables(connection)}

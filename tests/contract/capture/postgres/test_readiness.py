@@ -12,6 +12,7 @@ import pytest
 
 from runnel.capture.errors import TableMissing
 from runnel.capture.events import Change, Gone
+from runnel.capture.opening import open_source
 from runnel.capture.postgres import readiness
 from runnel.capture.postgres.connections import Address
 from runnel.capture.postgres.errors import (
@@ -23,6 +24,7 @@ from runnel.capture.postgres.errors import (
     TableReplaced,
 )
 from runnel.capture.postgres.source import PostgresSource
+from runnel.capture.selection import Selection
 from runnel.durable import watched
 from tests.contract.capture.captured_postgres import Database, events_of, told, wait_for
 from tests.contract.views.postgres_server import Postgres, postgres_server
@@ -211,6 +213,29 @@ def test_a_key_that_the_log_does_not_tell_is_refused(database: Database):
     events = [event for event in events_of(source, start) if isinstance(event, Change)]
     assert [event.op for event in events] == ["c", "u", "d"]
     assert {event.table.key for event in events} == ({(0, 1)} if database.version >= 18 else {()})
+
+
+def test_so_is_one_that_somebody_asks_for(database: Database):
+    """Who deletes a row would leave its record behind: the log has nothing but the primary key of it."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY, n int, email text)")
+
+    def opened(*key: str):
+        name = rf"{database.schema}\.t"
+        return open_source(database.server.url, database.schema, Selection(tables=[name], keys={name: key}))
+
+    opened("id").close()
+    with pytest.raises(NotReady) as raised:
+        opened("id", "email")
+    assert raised.value.missing == (
+        f"the key of {database.schema}.t shall have email, which the log does not tell of a row that goes"
+    )
+    database.run(*raised.value.statements)
+    source = opened("id", "email")
+    start = source.prepare()
+    database.run("INSERT INTO t VALUES (1, 1, 'a')", "DELETE FROM t")
+    events = [event for event in events_of(source, start) if isinstance(event, Change)]
+    assert events[-1].before == ("1", "1", "a")
+    source.close()
 
 
 def test_a_table_that_is_not_there_is_told_with_those_that_are(database: Database):
