@@ -7,6 +7,7 @@ import time
 from itertools import islice
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from runnel.client import (
     EARLIEST,
@@ -218,6 +219,62 @@ def test_what_was_fetched_is_dropped_when_the_partitions_go_to_another_member(bo
         wait_until(lambda: consumer._waiting or consumer._fetch())
         consumer._revoked(consumer._consumer, [])
         assert not consumer._waiting
+
+
+# A group that gives and takes partitions one by one.
+ONE_BY_ONE = pytest.mark.parametrize(
+    "settings", [{"group.protocol": "consumer"}, {"partition.assignment.strategy": "cooperative-sticky"}]
+)
+
+
+@ONE_BY_ONE
+def test_so_does_a_group_that_shares_its_partitions_one_by_one(bootstrap, ten, name, settings):
+    assert read(bootstrap, ten, group=name, settings=settings, limit=4) == [0, 1, 2, 3]
+    assert read(bootstrap, ten, group=name, settings=settings) == [4, 5, 6, 7, 8, 9]
+    assert read(bootstrap, ten, group=name, settings=settings) == []
+    assert read(bootstrap, ten, group=f"{name}-at", start=Start.offset(9), settings=settings) == [9]
+
+
+@ONE_BY_ONE
+def test_members_of_it_read_every_record_while_others_come(bootstrap, admin, producer, wide, name, settings):
+    for number in range(300):
+        producer.send(wide, b"", partition=number % 3)
+    producer.flush()
+    seen: list[tuple[int, int]] = []
+    first, second = (Consumer(bootstrap, wide, group=name, follow=True, settings=settings) for _ in range(2))
+
+    def read_on(consumer: Consumer) -> None:
+        seen.extend((record.partition, record.offset) for record in consumer)
+
+    threads = [threading.Thread(target=read_on, args=(consumer,)) for consumer in (first, second)]
+    threads[0].start()
+    try:
+        wait_until(lambda: seen)
+        threads[1].start()
+        wait_until(lambda: shares(admin, name) in ([1, 2], [2, 1]))
+        for number in range(300):
+            producer.send(wide, b"", partition=number % 3)
+        producer.flush()
+        expected = {(partition, offset) for partition in range(3) for offset in range(200)}
+        wait_until(lambda: expected <= set(seen))
+    finally:
+        for consumer, thread in zip((first, second), threads, strict=True):
+            consumer.stop()
+            if thread.ident is not None:
+                thread.join()
+            consumer.close()
+
+
+@ONE_BY_ONE
+def test_what_was_fetched_of_partitions_that_stay_is_kept(bootstrap, producer, wide, name, settings):
+    for number in range(300):
+        producer.send(wide, b"", partition=number % 3)
+    producer.flush()
+    with Consumer(bootstrap, wide, group=name, settings=settings) as consumer:
+        wait_until(lambda: len({each.partition() for each in consumer._waiting}) > 1 or consumer._fetch())
+        gone, *stay = sorted({each.partition() for each in consumer._waiting})
+        consumer._revoked(consumer._consumer, [TopicPartition(wide, gone)])
+        assert sorted({each.partition() for each in consumer._waiting}) == stay
 
 
 def shares(admin, group):

@@ -70,6 +70,7 @@ class Consumer:
         self._group = group
         self._follow = follow
         self._faults = Faults()
+        self._is_incremental = group is not None and _is_incremental(settings or {})
         places = self._wanted(partitions)
         self._ends = {} if follow else self._admin.offsets(places, LATEST)
         self._begins = {} if group is not None else self._admin.offsets(places, start)
@@ -140,17 +141,29 @@ class Consumer:
         self._open -= {place for place, end in self._ends.items() if self._begins[place] >= end}
 
     def _assigned(self, consumer: KafkaConsumer, partitions: list[TopicPartition]) -> None:
-        new = [place for place in consumer.committed(partitions, self._admin.connection.timeout) if place.offset < 0]
-        begins = self._admin.offsets([(place.topic, place.partition) for place in new], self._start)
+        known = consumer.committed(partitions, self._admin.connection.timeout) if partitions else []
+        nowhere = [(place.topic, place.partition) for place in known if place.offset < 0]
+        begins = self._admin.offsets(nowhere, self._start)
         for place in partitions:
             place.offset = begins.get((place.topic, place.partition), place.offset)
-        consumer.assign(partitions)
         places = {(place.topic, place.partition) for place in partitions}
-        self._open = {place for place in places if self._follow or self._ends.get(place, 0) > begins.get(place, 0)}
+        new = {place for place in places if self._follow or self._ends.get(place, 0) > begins.get(place, 0)}
+        if self._is_incremental:
+            consumer.incremental_assign(partitions)
+            self._open = new | (self._open or set())
+        else:
+            consumer.assign(partitions)
+            self._open = new
 
-    def _revoked(self, _consumer: KafkaConsumer, _partitions: list[TopicPartition]) -> None:
-        self._open = None
-        self._waiting.clear()  # whoever gets the partitions reads these records
+    def _revoked(self, _consumer: KafkaConsumer, partitions: list[TopicPartition]) -> None:
+        """Whoever gets the partitions reads the records of them that were fetched."""
+        if not self._is_incremental:
+            self._open = None
+            self._waiting.clear()
+            return
+        gone = {(place.topic, place.partition) for place in partitions}
+        self._open = None if self._open is None else self._open - gone
+        self._waiting = deque(each for each in self._waiting if (each.topic(), each.partition()) not in gone)
 
     def _messages(self) -> Iterator[Message]:
         self._quiet_since = time.monotonic()
@@ -240,6 +253,12 @@ class Consumer:
 
     def _told(self, error: KafkaError | KafkaException, doing: str) -> Exception:
         return told(error, self._admin.connection.bootstrap, doing, topic=self._topic)
+
+
+def _is_incremental(settings: Settings) -> bool:
+    """Whether a group gives and takes partitions one by one: by the protocol of KIP-848, or a cooperative strategy."""
+    strategy = str(settings.get("partition.assignment.strategy", ""))
+    return str(settings.get("group.protocol", "")).lower() == "consumer" or "cooperative" in strategy.lower()
 
 
 def _received(message: Message, headers: Headers) -> Received:
