@@ -16,7 +16,7 @@ from runnel.capture.sqlite.connecting import reading
 from runnel.capture.sqlite.keeping import Keeping
 from runnel.capture.sqlite.names import Names
 from runnel.capture.sqlite.shapes import Shape, shape_of, tables_of
-from runnel.capture.sqlite.snapshot import estimate_of, selected
+from runnel.capture.sqlite.snapshot import can_part, estimate_of, selected
 from runnel.capture.tables import Row, Table
 
 
@@ -69,10 +69,10 @@ def _blaming(where: str | None, table: Table) -> Iterator[None]:
 
 
 def _some(found: sqlite3.Cursor, table: Table, limit: int) -> tuple[list[Any], bool]:
-    """So many rows, or fewer if they are large, and those that have the last one's key; whether no others are left."""
+    """So many rows, or fewer if they are large, and those up to where a chunk can end; whether no others are left."""
     rows = taken(found, limit)
     following = found.fetchone() if rows else None
-    while following is not None and table.key_of(following) == table.key_of(rows[-1]):
+    while following is not None and not can_part(table.key_of(rows[-1]), table.key_of(following)):
         rows.append(following)
         following = found.fetchone()
     found.close()

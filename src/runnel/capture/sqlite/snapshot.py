@@ -24,6 +24,7 @@ from runnel.capture.sqlite.shapes import Shape, shape_of
 from runnel.capture.tables import Row, Table
 
 ROWS_AT_ONCE = 2_000
+UNREADABLE = "\ufffd"  # what stands for bytes that are no text
 
 
 class SqliteSnapshot:
@@ -80,11 +81,11 @@ def selected(
 
 
 def _pieces(found: sqlite3.Cursor, table: Table) -> Iterator[Sequence[Row]]:
-    """A piece ends where the key does: several rows may have a key in which there is a null."""
+    """A piece ends where the key does."""
     held: list[Row] = []
     while rows := taken(found, ROWS_AT_ONCE):
         cut = 0
-        while table.key and held and cut < len(rows) and table.key_of(rows[cut]) == table.key_of(held[-1]):
+        while table.key and held and cut < len(rows) and not can_part(table.key_of(held[-1]), table.key_of(rows[cut])):
             held.append(rows[cut])
             cut += 1
         if held and cut < len(rows):
@@ -93,6 +94,20 @@ def _pieces(found: sqlite3.Cursor, table: Table) -> Iterator[Sequence[Row]]:
         held.extend(rows[cut:])
     if held:
         yield held
+
+
+def can_part(last: Row, following: Row) -> bool:
+    """Whether a piece can end between the rows of two keys, so that reading goes on behind the first of them: several
+    rows may have a key in which there is a null; a column's own order may take for the same what the key tells apart,
+    such as small and capital letters, or spaces at the end; and where a text is not UTF-8, nobody knows what it was.
+    """
+    is_known = not any(UNREADABLE in value for value in last if isinstance(value, str))
+    return is_known and _folded(last) != _folded(following)
+
+
+def _folded(key: Row) -> Row:
+    """As SQLite's own orders see it at most."""
+    return tuple(value.rstrip(" ").lower() if isinstance(value, str) else value for value in key)
 
 
 def _behind(key: list[str], after: Row) -> tuple[str, list[object]]:
