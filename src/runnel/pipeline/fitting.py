@@ -92,7 +92,7 @@ class Fitting:
 
     def check_inputs(self, now: tuple[Spec | ViewSpec, ...], *, is_begun: bool) -> None:
         """The same of the inputs alone, where no more is known."""
-        then = self._read() if is_begun else None
+        then = _read(self._path) if is_begun else None
         for what in _of_inputs(then["inputs"], [_input(each) for each in now]) if then is not None else ():
             raise NoLongerFits(self._output.name, what, is_view=isinstance(self._output, View))
 
