@@ -75,7 +75,7 @@ class Consumer:
         self._ends = {} if follow else self._admin.offsets(places, LATEST)
         self._begins = {} if group is not None else self._admin.offsets(places, start)
         self._quiet_since = 0.0
-        self._stopped = False
+        self._stopped = self._is_closed = False
         self._open: set[TopicAndPartition] | None = None  # what is not read to its end; None: not assigned yet
         self._waiting: deque[Message] = deque()  # fetched and not handed out yet
         self._consumer = KafkaConsumer(self._admin.connection.configuration(self._configuration(), self._faults))
@@ -104,6 +104,7 @@ class Consumer:
 
     def close(self) -> None:
         """Commit what is done, and leave the group. A second close does nothing."""
+        self._is_closed = True
         self._consumer.close()
 
     def __enter__(self) -> Self:
@@ -141,6 +142,8 @@ class Consumer:
         self._open -= {place for place, end in self._ends.items() if self._begins[place] >= end}
 
     def _assigned(self, consumer: KafkaConsumer, partitions: list[TopicPartition]) -> None:
+        if self._is_closed:  # it leaves: nothing is read any more, and nobody would answer
+            return
         known = consumer.committed(partitions, self._admin.connection.timeout) if partitions else []
         nowhere = [(place.topic, place.partition) for place in known if place.offset < 0]
         begins = self._admin.offsets(nowhere, self._start)

@@ -65,7 +65,7 @@ KEYLESS: Final = """
 SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.oid IN (
     SELECT unnest(%(tables)s::oid[]) UNION
-    SELECT p.relid FROM unnest(%(tables)s::oid[]) AS t, pg_partition_tree(t) AS p WHERE p.isleaf
+    SELECT p.relid FROM unnest(%(tables)s::oid[]) AS t, pg_partition_tree(t) AS p WHERE p.isleaf AND %(is_new)s
 ) AND (c.relreplident = 'n' OR c.relreplident IN ('d', 'i') AND NOT EXISTS (
     SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid
     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END))
@@ -137,8 +137,11 @@ class Readiness:
                 then="as a superuser",
             )
 
-    def check_tables(self, tables: Sequence[ListedTable]) -> None:
-        for fault in self._faults(tables):
+    def check_tables(self, tables: Sequence[ListedTable], *, is_new: bool) -> None:
+        """`is_new` says that they are not published yet: what their partitions lack keeps nobody from writing so far.
+        Later it is no reason to end, as when somebody has made another partition.
+        """
+        for fault in self._faults(tables, is_new=is_new):
             raise fault  # the first one
 
     def check_key(self, table: CatalogTable, columns: Sequence[str]) -> None:
@@ -156,7 +159,7 @@ class Readiness:
             return {}
         return {table: fault for table in tables for fault in itertools.islice(self._faults([table]), 1)}
 
-    def _faults(self, tables: Sequence[ListedTable]) -> Iterator[NotReady]:
+    def _faults(self, tables: Sequence[ListedTable], *, is_new: bool = True) -> Iterator[NotReady]:
         user = self._connection.execute("SELECT current_user::text").fetchone()
         assert user is not None
         hidden = [table for table in tables if not table.is_readable]
@@ -169,7 +172,8 @@ class Readiness:
                     f"GRANT SELECT ON {_names(hidden)} TO {identifier(user[0])};",
                 ],
             )
-        found = self._connection.execute(KEYLESS, {"tables": [table.oid for table in tables]}).fetchall()
+        asked = {"tables": [table.oid for table in tables], "is_new": is_new}
+        found = self._connection.execute(KEYLESS, asked).fetchall()
         nameless = [TableId(*each) for each in found]
         if nameless and self._publishes_old_rows():
             yield self._missing(

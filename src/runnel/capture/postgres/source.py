@@ -107,8 +107,8 @@ class PostgresSource:
             if not tables and self._remembered is None:  # else they were removed, or the changes say that they are gone
                 known = [str(table.id) for table in catalog.tables(connection)]
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
-            readiness.check_tables(tables)
             is_first = self._remembered is None
+            readiness.check_tables(tables, is_new=is_first)
             if is_first:  # whoever reads from the slot is somebody else, whatever he is called
                 readiness.check_reader()
             # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing

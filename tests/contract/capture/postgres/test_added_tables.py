@@ -121,13 +121,13 @@ def test_a_table_is_not_removed_as_long_as_its_partitions_would_be_captured_inst
     database.run(
         "CREATE TABLE e(id int PRIMARY KEY, email text) PARTITION BY RANGE (id)",
         "CREATE TABLE e1 PARTITION OF e FOR VALUES FROM (0) TO (100)",
-        f"ALTER TABLE e1 REPLICA IDENTITY {identity}",
         "INSERT INTO e VALUES (1, 'anna@example.org')",
     )
     chosen = Selection(tables=[rf"{schema}\.(t|e.*)"], hidden={rf"{schema}\.e\.email": Masked()})
     asking = Asking(database, broker, chosen)
     with running(asking.work):
         wait_until(asking.work.is_streaming.is_set)
+        database.run(f"ALTER TABLE e1 REPLICA IDENTITY {identity}")
         asking.ask("remove", "e")
         assert asking.tables() == {"t", "e"}
         assert f"its partitions {schema}.e1 would be captured instead" in caplog.text
