@@ -475,7 +475,7 @@ def test_killed_for_good_when_the_rows_are_exchanged_the_running_app_finishes_it
         scene.run(sums_app(2))
         rebuild(scene, app, keep=True)
     # Batch after batch without a pause would take the processors from the process that is to start.
-    with sending(scene, every=0.5), reading(scene) as seen, scene.live(app) as queries:
+    with sending(scene, every=2.0), reading(scene) as seen, scene.live(app) as queries:
         wait_until(lambda: queries[VIEW].done > 2)
         before = snapshot(scene).marker.checkpoint
         with process(scene, tmp_path, called, **{VARIABLE: "view.exchange:after:1"}) as running:
