@@ -410,9 +410,9 @@ def test_a_checkpoint_of_another_app_is_refused_and_that_one_goes_on(desk):
     send(desk, ("a", 1))
     assert desk.run(view(GOOD)) == (0, "", "")
     send(desk, ("b", 2))
-    assert desk.run(view(GOOD).replace('App("shop")', 'App("bank")')) == (
+    assert desk.run(view(GOOD).replace('App("shop")', 'App("bookshop")')) == (
         1,
-        'pages cannot go on: its checkpoint is of app "shop", and this is app "bank"',
+        'pages cannot go on: its checkpoint is of app "shop", and this is app "bookshop"',
         "give each app a data directory of its own by --data; an app that has run keeps its name",
     )
     assert desk.run(view(GOOD)) == (0, "", "")
