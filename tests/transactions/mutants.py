@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tests.transactions.workload import FIRST_STEPS, VIOLATIONS
 
 ROOT = Path(__file__).parents[2]
-SEEDS = (1, 2, 3, 4)
+SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
 LIMIT = 300.0  # seconds for a run; a broker that lets its clients wait for ever is found as well
 WRONG = "wrong: "
 UNCHANGED = "(the unchanged source)"
