@@ -121,12 +121,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Two thirds of the time a worker waits: for disks, brokers, processes and time-outs. So there are five for two
-    processors.
-    """
+    """Half of the time a worker waits: for disks, brokers, processes and time-outs. So each processor has two."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # xdist reads it
-    return 5 * (os.cpu_count() or 1) // 2
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
