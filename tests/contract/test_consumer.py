@@ -241,16 +241,22 @@ def test_members_of_it_read_every_record_while_others_come(bootstrap, admin, pro
         producer.send(wide, b"", partition=number % 3)
     producer.flush()
     seen: list[tuple[int, int]] = []
-    first, second = (Consumer(bootstrap, wide, group=name, follow=True, settings=settings) for _ in range(2))
+    consumers: list[Consumer] = []
+    threads: list[threading.Thread] = []
 
     def read_on(consumer: Consumer) -> None:
         seen.extend((record.partition, record.offset) for record in consumer)
 
-    threads = [threading.Thread(target=read_on, args=(consumer,)) for consumer in (first, second)]
-    threads[0].start()
+    def one_comes() -> None:
+        # It is a member from the beginning, and would hold what it was given until it reads.
+        consumers.append(Consumer(bootstrap, wide, group=name, follow=True, settings=settings))
+        threads.append(threading.Thread(target=read_on, args=(consumers[-1],)))
+        threads[-1].start()
+
     try:
+        one_comes()
         wait_until(lambda: seen)
-        threads[1].start()
+        one_comes()
         wait_until(lambda: shares(admin, name) in ([1, 2], [2, 1]))
         for number in range(300):
             producer.send(wide, b"", partition=number % 3)
@@ -258,10 +264,9 @@ def test_members_of_it_read_every_record_while_others_come(bootstrap, admin, pro
         expected = {(partition, offset) for partition in range(3) for offset in range(200)}
         wait_until(lambda: expected <= set(seen))
     finally:
-        for consumer, thread in zip((first, second), threads, strict=True):
+        for consumer, thread in zip(consumers, threads, strict=True):
             consumer.stop()
-            if thread.ident is not None:
-                thread.join()
+            thread.join()
             consumer.close()
 
 
