@@ -183,26 +183,32 @@ def test_a_daemon_lives_as_long_as_java_holds_its_stream(variables):
 
 def test_java_sees_that_a_daemon_has_died(variables, spark):
     parent = forker_of(variables, spark)
+    before = children_of(parent)
     made = daemon(variables)
-    os.kill(child_of(parent), signal.SIGKILL)
+    os.kill(new_child_of(parent, before), signal.SIGKILL)
     assert made.wait(LIMIT) == 1
     made.communicate()
 
 
 def test_a_daemon_that_java_ends_is_gone(variables, spark):
     parent = forker_of(variables, spark)
+    before = children_of(parent)
     made = daemon(variables)
-    fork = child_of(parent)
+    fork = new_child_of(parent, before)
     made.terminate()
     made.communicate(timeout=LIMIT)  # as Java does it with the streams of a process that is gone
     wait_until(lambda: not Path(f"/proc/{fork}").exists(), lambda: "the fork has ended")
 
 
-def child_of(parent):
-    """The one that is left, when those before have ended."""
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    wait_until(lambda: len(children.read_text().split()) == 1, children.read_text)
-    return int(children.read_text())
+def children_of(parent):
+    """Spark's own daemon may be among them, and those of tests before, which end by and by."""
+    return set(map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()))
+
+
+def new_child_of(parent, before):
+    wait_until(lambda: children_of(parent) - before, lambda: f"another child than {before}")
+    (new,) = children_of(parent) - before
+    return new
 
 
 @pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), 9)"])
