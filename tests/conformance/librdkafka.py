@@ -4,7 +4,7 @@ Its authors test the client against Apache Kafka; run against another broker, th
 differs. The source, tests included, ships in the npm package of Confluent's JavaScript client. It is fetched and built
 once, into `~/.cache/runnel`, or where RUNNEL_CACHE points: npm, a C and a C++ compiler and make are needed for it.
 
-Left out are the tests that need no broker, and those that put a slow network emulator between themselves and it.
+Left out are the tests that need no broker, and those that their authors run by hand.
 Tests run one after the other, each in a process of its own with a time limit, in quick mode unless it leaves nothing
 of them. A test of many parts (`SPLIT`) is run part by part, because it stops at the first part that fails, and some
 parts may be about things that a broker does not offer: `0081_admin/CreateTopics`.
@@ -66,7 +66,7 @@ LEFT_OUT_OF_BUILD = ("curl", "sasl", "debug-symbols")
 
 STATES: dict[str, Result] = {"PASSED": "passed", "FAILED": "failed", "SKIPPED": "skipped", "RUNNING": "failed"}
 NOT_CODE = re.compile(r"^#[^\n]*|/\*.*?\*/", re.MULTILINE | re.DOTALL)
-LEFT_OUT = re.compile(r"\bTEST_F_(LOCAL|SOCKEM|MANUAL)\b")
+LEFT_OUT = re.compile(r"\bTEST_F_(LOCAL|MANUAL)\b")
 SCENARIO = re.compile(r'\.scenario = "([^"]*)"')
 OWN_TIME_LIMIT = re.compile(r"timed out \(timeout set to \d+ seconds\)")
 
@@ -112,10 +112,11 @@ NOT_QUICK = re.compile("0018|0019|0022|0026|0030|0045|0050|0061|0082|0089|0098|0
 # By their source, these have consumers that join a group, or tell of groups. Not here are those that leave themselves
 # out with the new protocol: 0084, 0118, 0132 and the descriptions of groups in 0081.
 IN_A_GROUP = re.compile(
-    "0018|0019|0020|0022|0026|0029|0030|0033|0040|0042|0045|0050|0056|0060|0064|0069|0082|0083|0089|0091|0093|0102"
-    "|0113|0122|0125|0129|0137"
+    "0018|0019|0020|0022|0026|0029|0030|0033|0040|0042|0045|0049|0050|0052|0056|0060|0064|0069|0077|0082|0083|0089"
+    "|0091|0093|0102|0113|0122|0125|0129|0137"
     r"|0081_admin/(List|Delete|Alter)\w*Group"
-    "|0103_transactions/consumer_producer_txn"
+    "|0103_transactions/(consumer_producer|basic_producer|fenced|empty)_txn"
+    "|0103_transactions/txn_abort_control_message_leader_epoch"
 )
 
 
@@ -233,7 +234,7 @@ class Runner:
         (self.directory / "test.conf").write_text("".join(lines))
 
     def _command(self, case: Case) -> list[str]:
-        command = [str(self.suite / "tests" / "test-runner"), "-p1", "-E", "-L"]
+        command = [str(self.suite / "tests" / "test-runner"), "-p1", "-L"]
         return command if NOT_QUICK.match(case.number) else [*command, "-Q"]
 
     def _environment(self, case: Case) -> dict[str, str]:

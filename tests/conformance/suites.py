@@ -37,7 +37,7 @@ def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], prot
 
     return Suite(
         name,
-        f"librdkafka {librdkafka.VERSION}, test-runner -p1 -E -L, -Q where it leaves something, scenario {scenario}, "
+        f"librdkafka {librdkafka.VERSION}, test-runner -p1 -L, -Q where it leaves something, scenario {scenario}, "
         f"groups of the {protocol} protocol, one replica where a test asks for three",
         HERE / f"baseline_{name.replace('-', '_')}.json",
         lambda: [case.name for case in cases()],

@@ -76,7 +76,7 @@ struct test tests[] = {
 
 
 def test_librdkafkas_table_gives_the_tests_of_a_scenario_that_need_a_broker() -> None:
-    assert parse_names(TABLE, "default") == ["0001_first", "0005_both"]
+    assert parse_names(TABLE, "default") == ["0001_first", "0003_emulated", "0005_both"]
     assert parse_names(TABLE, "noautocreate") == ["0004_other", "0005_both"]
 
 
@@ -98,7 +98,7 @@ def test_other_numbers_of_replicas_and_partitions_stay() -> None:
 
 
 def test_the_tests_for_the_new_protocol_are_those_in_which_groups_matter() -> None:
-    names = ["0018_cgrp_term", "0081_admin/DeleteGroups", "0081_admin/CreateTopics", "0103_transactions/fenced_txn"]
+    names = ["0018_cgrp_term", "0081_admin/DeleteGroups", "0081_admin/CreateTopics", "0103_transactions/misuse_txn"]
     assert [name for name in names if IN_A_GROUP.match(name)] == ["0018_cgrp_term", "0081_admin/DeleteGroups"]
 
 
