@@ -249,6 +249,7 @@ def test_two_members_share_the_work(bootstrap: str, wide: str, group: str, libra
         wanted = write_to_each(bootstrap, wide)
         read = poll_for(wanted, one, other)
 
+    assert len(read) == 40
     assert {found.record.value for found in read} == wanted
 
 
@@ -297,6 +298,7 @@ def test_members_of_three_libraries_share_the_work(
         wanted = write_to_each(bootstrap, topic, 6)
         read = poll_for(wanted, *all_of_them)
 
+    assert len(read) == 60
     assert {found.record.value for found in read} == wanted
 
 
@@ -305,7 +307,9 @@ def test_groups_of_three_libraries_read_everything_each(bootstrap: str, wide: st
     memberships = [(library, Membership(f"{group}-{name}", (wide,))) for name, library in LIBRARIES.items()]
     with members(bootstrap, *memberships) as all_of_them:
         for member in all_of_them:
-            assert {found.record.value for found in poll_for(wanted, member)} == wanted
+            read = poll_for(wanted, member)
+            assert len(read) == 40
+            assert {found.record.value for found in read} == wanted
 
 
 @each_reader
