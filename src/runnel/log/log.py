@@ -168,8 +168,8 @@ class Log:
     def _retain(self, partition: Partition) -> None:
         try:
             partition.apply_retention()
-        except Exception:  # files that cannot be removed must not keep those of the others
-            logger.exception("retention of partition %s failed and will be tried again", partition.id)
+        except OSError as error:  # the others are looked at all the same
+            logger.warning("retention of partition %s left files, they go at the next start: %s", partition.id, error)
 
     def checkpoint(self) -> None:
         """Make the next start after a crash short."""

@@ -9,7 +9,7 @@ import pymysql  # type: ignore[import-untyped]
 
 from runnel.capture.errors import InvalidFilter, TableMissing
 from runnel.capture.mariadb import catalog
-from runnel.capture.mariadb.connections import AWAY, Address, Connection, Record, ask, number_of, reason_of
+from runnel.capture.mariadb.connections import AWAY, LOCKED, Address, Connection, Record, ask, number_of, reason_of
 from runnel.capture.mariadb.definitions import Definitions, Described
 from runnel.capture.mariadb.queries import converter, query_of
 from runnel.capture.mariadb.snapshot import FEWEST, Taken, begin, next_count, source_of
@@ -19,7 +19,6 @@ from runnel.capture.tables import Row, Table, TableId
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 GONE: Final = frozenset({1146, 1814})  # or its rows are, until a file is put in their place
 ALTERED: Final = 1412
-LOCKED: Final = 1205
 TOO_LONG: Final = 1969
 # A condition that fits few rows may look at all of them for a chunk, and no changes are told meanwhile.
 FILTER_SECONDS: Final = 60.0

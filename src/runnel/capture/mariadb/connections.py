@@ -24,6 +24,7 @@ Record: TypeAlias = tuple[Any, ...]
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 300
 PORT: Final = 3306
+LOCKED: Final = 1205  # who waited for a table has waited for long enough
 # A server that loses power says nothing, and who reads its log asks nothing: he would wait for hours.
 LIVENESS: Final = {
     "TCP_KEEPIDLE": 30,  # seconds

@@ -14,7 +14,7 @@ import pymysql  # type: ignore[import-untyped]
 from runnel.capture.errors import CannotCapture
 from runnel.capture.mariadb import catalog
 from runnel.capture.mariadb.catalog import ListedTable
-from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, identifier, number_of
+from runnel.capture.mariadb.connections import LOCKED, Address, Connection, ask, ask_one, identifier, number_of
 from runnel.capture.mariadb.errors import DatabaseRefused, NotReady
 from runnel.capture.mariadb.spelling import Letters
 
@@ -22,7 +22,6 @@ LOGGER: Final = logging.getLogger(__name__)
 OLDEST: Final = (10, 5)  # the first whose log can tell the names of columns
 WANTED: Final = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
 DENIED: Final = frozenset({1142, 1143, 1227})
-LOCKED: Final = 1205
 
 
 class Readiness:
