@@ -194,7 +194,7 @@ class Cleaning:
             keys_of(plain_body(header, batch), header.count, keys, tombstones)
         except InvalidBatch:
             return bytes([UNREADABLE]) * header.count
-        newer = self._newest.keys
+        newer = self._newest.keys.known(keys)
         fates = bytearray(key is not None and key not in newer for key in keys)
         for number in tombstones:
             if fates[number]:

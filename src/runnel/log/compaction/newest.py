@@ -3,8 +3,6 @@
 The dirty part is read from its end to its start, so that a record is the newest exactly if its key was not met before.
 What is remembered of a key is a number in a set, and of a record one byte. That is a third of what a mapping from keys
 to offsets would take, and the second half of a round looks up no key of the dirty part again.
-
-A set of Python's has room for 3 keys in 5 slots of 16 bytes and doubles when it is full; a number has 48 bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import NamedTuple
 
 from runnel.errors import InvalidBatch
 from runnel.files import File
+from runnel.log.compaction.keys import BYTES_PER_KEY, Keys
 from runnel.log.compaction.scanning import keys_of
 from runnel.log.compaction.transactions import Transactions
 from runnel.log.compaction.windows import Window, batches_in
@@ -21,8 +20,6 @@ from runnel.records import BatchHeader, decompress
 from runnel.records.batch import HEADER_SIZE
 
 DEAD, LIVE, TOMBSTONE, UNREADABLE = 0, 1, 2, 3  # fates of a record
-BYTES_PER_SLOT = 16
-BYTES_PER_KEY = 48
 
 
 class Dirty(NamedTuple):
@@ -44,22 +41,21 @@ class Newest:
     """
 
     def __init__(self, buffer_bytes: int) -> None:
-        self.capacity = _capacity(buffer_bytes)
+        self.capacity = buffer_bytes // BYTES_PER_KEY
         self.most_records = max(self.capacity, buffer_bytes // 4)
-        self.keys: set[int | None] = set()
+        self.keys = Keys()
         self.fates = bytearray()
 
     def find(self, dirty: list[Dirty], transactions: Transactions, pace: Callable[[], None]) -> None:
         """TooManyKeys if they do not fit; then nothing is known."""
-        self.keys = set()
+        self.keys = Keys()
         self.fates = bytearray(sum(piece.window.records for piece in dirty))
         for piece in reversed(dirty):
             self._look_into(piece, transactions)
             if len(self.keys) > self.capacity:
-                self.keys = set()
+                self.keys = Keys()
                 raise TooManyKeys
             pace()
-        self.keys.discard(None)
 
     def _look_into(self, piece: Dirty, transactions: Transactions) -> None:
         keys: list[int | None] = []
@@ -77,9 +73,7 @@ class Newest:
         fates, first = self.fates, piece.first
         last = dict(zip(keys, range(first, first + len(keys)), strict=True))
         last.pop(None, None)
-        # Sets know the hashes of their members, so this is quicker than to look for one key after the other.
-        new = set(last).difference(self.keys)
-        self.keys |= new
+        new = self.keys.add(last)
         for number in last.values() if len(new) == len(last) else map(last.__getitem__, new):
             fates[number] = LIVE
         for number in tombstones:
@@ -104,15 +98,3 @@ def plain_body(header: BatchHeader, batch: bytes) -> bytes:
     """The bytes of the records, decompressed; InvalidBatch if they cannot be had."""
     body = batch[HEADER_SIZE:]
     return bytes(decompress(header.codec, body)) if header.attributes & 7 else body
-
-
-def _capacity(buffer_bytes: int) -> int:
-    """How many keys fit while the set needs no more room than this, also in the moment when it doubles."""
-    slots = 8
-    while _needed(2 * slots) <= buffer_bytes:
-        slots *= 2
-    return slots * 3 // 5 - 1
-
-
-def _needed(slots: int) -> int:
-    return slots * BYTES_PER_SLOT * 3 // 2 + slots * 3 // 5 * BYTES_PER_KEY
