@@ -14,6 +14,7 @@ The JSON is joined of texts that are made once for each table. A record's time i
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -31,6 +32,8 @@ from runnel.capture.selection import Selected, Selection
 from runnel.capture.source import Source
 from runnel.capture.tables import UNCHANGED, UNKNOWN, Column, Row, Table, TableId
 from runnel.version import __version__
+
+logger = logging.getLogger(__name__)
 
 NEW_KEY: Final = "__debezium.newkey"
 OLD_KEY: Final = "__debezium.oldkey"
@@ -181,6 +184,7 @@ class Envelope:
         is_known = bool(event.table.columns)
         if not is_known and self.is_outbox(event.table.id):
             return
+        self._shapes.pop(event.table.id, None)  # nothing is left under the key that it had
         shape = self.shape(event.table) if is_known else self._bare(event.table.id)
         if shape.is_new and is_known:
             self.introduce(event.table, event.micros, event.source, out, now, STREAMING)
@@ -254,7 +258,10 @@ class Envelope:
     def shape(self, table: Table) -> Shape:
         shape = self._shapes.get(table.id)
         if shape is None or shape.table is not table:
+            before = shape
             shape = self._shapes[table.id] = Shape(self._selection.of(table), self.topic(table.id), self)
+            if before is not None and shape.routing is None:
+                _say_other_key(before, shape)
         return shape
 
     def source_pieces(self, table: TableId) -> tuple[str, str]:
@@ -382,6 +389,24 @@ class Envelope:
             {**struct(told, name, version=1), "field": "message"},
         ]
         return key, struct(whole, f"{name}Value", version=1)
+
+
+def _say_other_key(before: Shape, now: Shape) -> None:
+    """No log tells the rows once more when their table gets another key: their records stay under the old one."""
+    old, new = ([column.name for _, column in shape.selected.key] for shape in (before, now))
+    if old != new:
+        logger.warning(
+            "records of %s have the key %s from here on, and had %s: what is in %s under the old key stays there; "
+            "truncate the table and fill it again, or remove the capture and its topic and begin anew",
+            now.name,
+            _listed(new),
+            _listed(old),
+            now.topic,
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({', '.join(names)})" if names else "of no column"
 
 
 def _filtered(

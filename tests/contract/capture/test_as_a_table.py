@@ -90,3 +90,16 @@ def test_a_table_that_is_emptied_and_filled_again_is_followed(captured, database
     database.execute("INSERT INTO orders VALUES (2, 'c', 30)", "INSERT INTO orders VALUES (3, 'd', 40)")
     wait_until(is_same)
     assert captured.rejected == []
+
+
+def test_a_row_that_gets_another_key_is_followed(captured, database):
+    def is_same():
+        rows = sorted(database.rows("orders"))
+        return captured.read() == (rows, rows)
+
+    wait_until(is_same)
+    database.execute("UPDATE orders SET id = 3 WHERE id = 1")
+    wait_until(is_same)
+    database.execute("UPDATE orders SET id = 1 WHERE id = 2", "UPDATE orders SET id = 2, name = 'c' WHERE id = 3")
+    wait_until(is_same)
+    assert captured.rejected == []

@@ -1,14 +1,16 @@
 """Records as Debezium writes them, byte for byte."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from runnel.capture.envelope import Envelope
 from runnel.capture.events import Change, Message, Truncated
+from runnel.capture.forms import INT32
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
-from runnel.capture.tables import UNCHANGED, UNKNOWN
+from runnel.capture.tables import UNCHANGED, UNKNOWN, Column
 from runnel.version import __version__
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
@@ -63,6 +65,22 @@ def test_a_changed_key_is_a_delete_and_a_create_that_know_of_each_other():
         ('{"id":1}', None, (("__debezium.newkey", '{"id":2}'),)),
         ('{"id":2}', value("null", ANNES.replace("1", "2", 1), "c"), (("__debezium.oldkey", '{"id":1}'),)),
     ]
+
+
+def test_a_table_that_gets_another_key_is_said_and_not_if_nothing_is_left_under_the_old_one(caplog):
+    by_email = replace(CUSTOMERS, key=(2,))
+    envelope, out = Envelope("server1", NoSource(), Selection()), Outgoing()
+    for table in (CUSTOMERS, by_email, by_email, replace(CUSTOMERS, key=())):
+        envelope.change(Change(table, "c", None, ANNE, OWN, COMMITTED), out, NOW)
+    assert [each.getMessage().split(":")[0] for each in caplog.records] == [
+        "records of public.customers have the key (email) from here on, and had (id)",
+        "records of public.customers have the key of no column from here on, and had (email)",
+    ]
+    caplog.clear()
+    envelope.truncated(Truncated(CUSTOMERS, OWN, COMMITTED), out, NOW)
+    for table in (CUSTOMERS, replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("age", INT32)))):
+        envelope.change(Change(table, "c", None, (*ANNE, 7), OWN, COMMITTED), out, NOW)
+    assert caplog.records == []
 
 
 def test_a_row_without_a_key_has_a_record_without_one_and_no_tombstone():
