@@ -34,7 +34,7 @@ from runnel.capture.outgoing import Outgoing, Page
 from runnel.capture.rejections import Refused, put_aside, size_of
 from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
 from runnel.capture.signals import Signals
-from runnel.capture.state import State, read_state, topic_of
+from runnel.capture.state import WHOLE_STEPS, State, read_state, topic_of
 from runnel.client.admin import Admin
 from runnel.client.bodies import Body, bodies
 from runnel.client.cluster import Cluster
@@ -188,7 +188,7 @@ class Publisher:
     def _write_last(
         self, ticket: Ticket, held: Contents, own: Place, state: State, sequences: Mapping[Place, int]
     ) -> None:
-        changes = state.changes_from(self.state)
+        changes = state.changes_from(self.state, is_whole=state.step % WHOLE_STEPS == 1)
         body = bodies(Record(None if value is None else value.encode(), key.encode()) for key, value in changes)
         with durable("capture.write") if held else nullcontext(), durable("capture.state"):
             self._write_contents(ticket, {**held, own: body}, sequences)

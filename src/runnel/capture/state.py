@@ -14,6 +14,8 @@ whoever does not know whether the last one was committed can look. `written` is 
 microseconds later it was written. A table's `since` is the position from which on its
 topic is complete: all rows of a snapshot there, and every change behind it.
 `asked` are the tables that were added and removed while it ran.
+Now and then all of them are written again, and the position says that it is `whole`: what is before it says nothing any
+more. So a state is found near the topic's end. Kafka keeps what was written for days before it compacts the topic.
 A table's `number` is the database's own: another table of the same name has another one.
 
 A table is `pending` before its first row is read, `reading`, and then `complete`. One of which some rows were read and
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -32,18 +34,25 @@ from runnel.capture.choice import Asked, as_data
 from runnel.capture.events import Position
 from runnel.capture.lag import PACE_SECONDS, SECOND, Pace, pace_of
 from runnel.capture.tables import Row, TableId
+from runnel.client import positions
 from runnel.client.cluster import Cluster
-from runnel.client.committed import committed
+from runnel.client.committed import committed_between
+from runnel.client.metadata import Place
 
 POSITION = "position"
+KEY = POSITION.encode()
 SIGNALS = "signals"
 ASKED = "asked"
 TOPICS = "topics"
 OF_TABLE = "table:"
 BYTES = "base64"  # what stands for bytes in a key that is kept
 CHUNKS = "chunks"
+WHOLE = "whole"
+WHOLE_STEPS = 200  # from one that is whole to the next
+BACK = (1_000, 10_000)  # offsets from the end at which it is looked for, before all are read
 
 Progress: TypeAlias = Literal["pending", "reading", "complete", "partial"]
+Kept: TypeAlias = tuple[int, bytes | None, bytes | None]  # a record: its offset, key and value
 
 
 @dataclass(frozen=True)
@@ -168,12 +177,17 @@ class State:
         """As if it had never been captured: if it comes back, it is read again."""
         return replace(self, tables={name: told for name, told in self.tables.items() if name != str(table)})
 
-    def changes_from(self, before: State) -> Iterator[tuple[str, str | None]]:
-        """The records that lead from one to this; the position is always among them."""
+    def changes_from(self, before: State, *, is_whole: bool = False) -> Iterator[tuple[str, str | None]]:
+        """The records that lead from one to this; the position is always the first of them. If it `is_whole`, they lead
+        here from anywhere.
+        """
         assert self.position is not None
         told = {"connector": self.connector, "at": self.position.at, "index": self.position.index, "step": self.step}
         times = {"written": self.written, "committed": self.committed, "late": self.late}
+        told |= {WHOLE: True} if is_whole else {}
         yield POSITION, _json(told | {name: micros for name, micros in times.items() if micros})
+        left = [name for name in before.tables if name not in self.tables]
+        before = State() if is_whole else before
         if (self.signals, self.is_paused) != (before.signals, before.is_paused):
             yield SIGNALS, _json({"offset": self.signals, "paused": self.is_paused})
         if self.asked != before.asked:
@@ -183,9 +197,8 @@ class State:
         for name, table in self.tables.items():
             if before.tables.get(name) != table:
                 yield f"{OF_TABLE}{name}", table.to_json()
-        for name in before.tables:
-            if name not in self.tables:
-                yield f"{OF_TABLE}{name}", None
+        for name in left:
+            yield f"{OF_TABLE}{name}", None
 
 
 def topic_of(name: str) -> str:
@@ -204,7 +217,7 @@ def read_with_pace(cluster: Cluster, name: str) -> tuple[State, Pace]:
     told: dict[str, bytes | None] = {}
     rows: dict[str, int] = {}
     seen: list[tuple[float, int]] = []  # when, in seconds, and how many rows were read by then
-    for key, value in _records(cluster, name):
+    for key, value in _records(cluster, name, PACE_SECONDS):
         told[key] = value
         if key.startswith(OF_TABLE):
             rows[key] = 0 if value is None else json.loads(value)["rows"]
@@ -214,10 +227,28 @@ def read_with_pace(cluster: Cluster, name: str) -> tuple[State, Pace]:
     return _state(told), pace_of([each for each in seen if each[0] >= seen[-1][0] - PACE_SECONDS])
 
 
-def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes | None]]:
+def _records(cluster: Cluster, name: str, seconds: float = 0.0) -> Iterator[tuple[str, bytes | None]]:
+    """Those from which the state follows: from a position on that is whole, at least so many seconds before the last
+    one, or all.
+    """
     topic = topic_of(name)
     if topic in cluster.all_topics():
-        yield from ((key.decode(), value) for key, value in committed(cluster, topic) if key is not None)
+        place = cluster.topic(topic, fresh=True).places[0]
+        first, end = positions.earliest(cluster, [place])[place], positions.latest(cluster, [place])[place]
+        for _, key, value in _near_the_end(cluster, place, first, end, seconds):
+            if key is not None:
+                yield key.decode(), value
+
+
+def _near_the_end(cluster: Cluster, place: Place, first: int, end: int, seconds: float) -> Iterable[Kept]:
+    for start in (end - back for back in BACK if end - back > first):
+        found = list(committed_between(cluster, place, start, end))
+        told = [(row, json.loads(value)) for row, (_, key, value) in enumerate(found) if value and key == KEY]
+        latest = told[-1][1].get("written", 0) - seconds * SECOND if told else 0
+        whole = [row for row, each in told if each.get(WHOLE) and each.get("written", 0) <= latest]
+        if whole:
+            return found[whole[-1] :]
+    return committed_between(cluster, place, first, end)
 
 
 def _state(told: Mapping[str, bytes | None]) -> State:

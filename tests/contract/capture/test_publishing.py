@@ -1,13 +1,16 @@
 """What a capture asks its cluster for: as little as can be, because a change waits for each answer."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from runnel.capture import publisher as publishing
+from runnel.capture import state as states
 from runnel.capture.events import Position
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import Publisher, admin_of
-from runnel.capture.state import State
+from runnel.capture.state import State, TableState
 from runnel.client.cluster import Cluster
 from runnel.client.errors import Fenced
 from runnel.client.wire import Wire
@@ -61,6 +64,27 @@ def test_changes_and_their_position_are_two_questions(cluster, name, monkeypatch
     monkeypatch.setattr(Wire, "send", noted)
     publisher.publish(changes(name, 1), at(1))
     assert asked == [Api.PRODUCE, Api.END_TXN]
+
+
+def test_a_capture_that_starts_reads_the_end_of_its_state_and_not_all_that_it_ever_wrote(cluster, name, monkeypatch):
+    monkeypatch.setattr(publishing, "WHOLE_STEPS", 10)
+    monkeypatch.setattr(states, "BACK", (30, 60))
+    looked_at = []
+    between = states.committed_between
+
+    def counted(cluster, place, start, end):
+        looked_at.append(end - start)
+        return between(cluster, place, start, end)
+
+    monkeypatch.setattr(states, "committed_between", counted)
+    tables = {"main.a": TableState("complete", None, 3, {"id": 0}), "main.b": TableState()}
+    publisher = publisher_of(cluster, name)
+    publisher.open()
+    for number in range(40):
+        kept = publisher.publish(Outgoing(), replace(at(number), tables=tables))
+    looked_at.clear()
+    assert publisher_of(cluster, name).open() == kept
+    assert looked_at == [30]
 
 
 def test_no_record_is_later_than_the_present_however_far_the_clock_of_its_database_is_ahead(cluster, name):

@@ -75,14 +75,25 @@ def test_what_was_asked_for_is_kept_and_written_when_it_is_another(topic):
 
 @pytest.fixture
 def topic(monkeypatch):
-    """Its records, and a cluster that has it."""
-    records = []
-    monkeypatch.setattr(states, "committed", lambda cluster, topic: records)
-    return records, SimpleNamespace(all_topics=lambda: [topic_of("shop")])
+    """Its records, and a cluster that has it. `looked` of the cluster is what was read of it."""
+    records, looked = [], []
+    places = [(topic_of("shop"), 0)]
+
+    def between(cluster, place, start, end):
+        looked.append(end - start)
+        return [(offset, *records[offset]) for offset in range(start, end)]
+
+    monkeypatch.setattr(states, "committed_between", between)
+    monkeypatch.setattr(states.positions, "earliest", lambda cluster, places: dict.fromkeys(places, 0))
+    monkeypatch.setattr(states.positions, "latest", lambda cluster, places: dict.fromkeys(places, len(records)))
+    described = SimpleNamespace(places=places)
+    return records, SimpleNamespace(
+        all_topics=lambda: [topic_of("shop")], topic=lambda name, fresh: described, looked=looked
+    )
 
 
-def add(records, before, after):
-    for key, value in after.changes_from(before):
+def add(records, before, after, **how):
+    for key, value in after.changes_from(before, **how):
         records.append((key.encode(), None if value is None else value.encode()))
     return after
 
@@ -117,3 +128,37 @@ def test_what_was_written_by_a_capture_of_before_has_no_times_and_no_pace(topic)
 def test_of_a_capture_that_never_was_there_is_neither_state_nor_pace(topic):
     found, pace = read_with_pace(topic[1], "other")
     assert (found, pace.seconds_left(1)) == (State(), None)
+
+
+def test_a_state_is_found_behind_the_last_position_that_is_whole(topic, monkeypatch):
+    records, cluster = topic
+    monkeypatch.setattr(states, "BACK", (10, 50))
+    tables = {"main.a": TableState(), "main.b": TableState(), "main.c": TableState()}
+    before = State("sqlite", Position({"id": 0}), 1, tables, signals=3, asked=(Asked("b", False),), prefix="db")
+    state = add(records, State(), before)
+    for step in range(2, 100):
+        state = add(records, state, replace(state, position=Position({"id": step}), step=step))
+    state = add(records, state, replace(state.without("main.b"), step=100), is_whole=True)
+    for step in range(101, 130):
+        state = add(records, state, replace(state.with_table("main.c", TableState("reading", (step,))), step=step))
+    state = add(records, state, replace(state.without("main.a"), step=130))
+    found = read_state(cluster, "shop")
+    assert (found, found.prefix) == (state, "db")
+    assert cluster.looked == [10, 50, len(records)]  # what is whole was too far back
+    cluster.looked.clear()
+    state = add(records, state, replace(state.without("main.c"), step=131), is_whole=True)
+    state = add(records, state, replace(state.with_table("main.d", TableState()), step=132))
+    found = read_state(cluster, "shop")
+    assert (found, found.prefix, cluster.looked) == (state, "db", [10])
+
+
+def test_how_fast_rows_are_read_is_told_also_where_a_whole_one_was_written_a_moment_ago(topic, monkeypatch):
+    records, cluster = topic
+    monkeypatch.setattr(states, "BACK", (4, 12))
+    state = State("sqlite", Position({"id": 1}), 1)
+    for seconds in range(10, 300, 10):
+        told = state.with_table("main.a", TableState("reading", (seconds,), 7 * seconds))
+        state = add(records, state, replace(told, written=seconds * 1_000_000), is_whole=seconds in (100, 270))
+    found, pace = read_with_pace(cluster, "shop")
+    assert (found, pace.seconds_left(70)) == (state, pytest.approx(10.0))
+    assert cluster.looked == [4, 12, len(records)]
