@@ -71,6 +71,15 @@ WHERE c.relkind IN ('r', 'p') AND c.oid IN (
     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END))
 ORDER BY c.relkind = 'r', n.nspname, c.relname
 """
+# Partitions that tell less of their old rows than their table. The log has nulls for the rest, and says that such a row
+# is whole, because the table's are.
+NARROWER: Final = """
+SELECT n.nspname::text, c.relname::text
+FROM pg_class t CROSS JOIN LATERAL pg_partition_tree(t.oid) AS p
+JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE t.oid = ANY(%s) AND t.relreplident = 'f' AND p.isleaf AND c.relkind = 'r' AND c.relreplident <> 'f'
+ORDER BY n.nspname, c.relname
+"""
 COMPUTED: Final = """
 SELECT c.oid::int8 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
@@ -153,6 +162,24 @@ class Readiness:
                 [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;"],
             )
 
+        narrower = self.narrower([table.oid])
+        if untold and narrower and self._publishes_old_rows():
+            raise self._missing(
+                f"the key of {table.id} shall have {', '.join(untold)}, which the log does not tell of a row that goes "
+                f"from {_shown(narrower)}",
+                _full(narrower),
+            )
+
+    def narrower(self, tables: Sequence[int]) -> list[TableId]:
+        """Partitions that tell less of their old rows than their tables, whose identity they do not follow."""
+        return [TableId(*each) for each in self._connection.execute(NARROWER, [list(tables)]).fetchall()]
+
+    def say_narrower(self, tables: Sequence[ListedTable]) -> None:
+        """Of tables that are published: it is no reason to end."""
+        found = self.narrower([table.oid for table in tables])
+        if found and self._publishes_old_rows():
+            logger.warning("%s; %s", _untold(found), " ".join(_full(found[:10])))
+
     def unfit(self, tables: Sequence[ListedTable]) -> dict[ListedTable, NotReady]:
         """Those that cannot be captured, each with what it lacks."""
         if next(self._faults(tables), None) is None:
@@ -178,14 +205,17 @@ class Readiness:
         if nameless and self._publishes_old_rows():
             yield self._missing(
                 f"{_shown(nameless)} has no primary key: its updates and deletes would fail once it is published",
-                [f"ALTER TABLE {identifier(*table)} REPLICA IDENTITY FULL;" for table in nameless],
+                _full(nameless),
                 then="or give it a primary key",
             )
+        narrower = self.narrower([table.oid for table in tables]) if is_new else []
+        if narrower and self._publishes_old_rows():
+            yield self._missing(_untold(narrower), _full(narrower))
         computed = self._with_computed_keys(tables)
         if computed:
             yield self._missing(
                 f"{_listed(computed)} has a generated column in its key, which PostgreSQL before 18 does not tell",
-                [f"ALTER TABLE {identifier(*table.id)} REPLICA IDENTITY FULL;" for table in computed],
+                _full([table.id for table in computed]),
                 then="then its records have no key",
             )
 
@@ -407,6 +437,17 @@ def _listed(tables: Sequence[ListedTable]) -> str:
 def _shown(tables: Sequence[TableId]) -> str:
     shown = ", ".join(map(str, tables[:10]))
     return shown + (f" and {len(tables) - 10} more" if len(tables) > 10 else "")
+
+
+def _untold(partitions: Sequence[TableId]) -> str:
+    return (
+        f"{_shown(partitions)} has not got the REPLICA IDENTITY FULL of its table: of its old rows the log would tell "
+        "nulls for all but the key"
+    )
+
+
+def _full(tables: Sequence[TableId]) -> list[str]:
+    return [f"ALTER TABLE {identifier(*table)} REPLICA IDENTITY FULL;" for table in tables]
 
 
 def _names(tables: Sequence[ListedTable]) -> str:

@@ -96,6 +96,7 @@ class PostgresSource:
         self._remembered: Mapping[TableId, int | None] | None = None  # None: nobody said, it is what is there
         self._is_to_describe = False
         self._said: set[tuple[int, str]] = set()  # tables of which it was said that they are not captured, and why
+        self._seen: set[int] = set()  # whose partitions were looked at
         self._server: tuple[str, int] | None = None
         self.database = self._address.database
 
@@ -109,6 +110,9 @@ class PostgresSource:
                 raise TableMissing("any of those that are chosen", self._address.shown, known)
             is_first = self._remembered is None
             readiness.check_tables(tables, is_new=is_first)
+            if not is_first:
+                readiness.say_narrower([table for table in tables if table.oid not in self._seen])
+            self._seen |= {table.oid for table in tables}
             if is_first:  # whoever reads from the slot is somebody else, whatever he is called
                 readiness.check_reader()
             # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing

@@ -196,6 +196,51 @@ def test_so_is_one_whose_identity_is_none(database: Database, made: tuple[str, .
     assert [each[0] for each in told(events_of(source, start))] == ["u", "d"]
 
 
+PARTED = (
+    "CREATE TABLE t(id int PRIMARY KEY, v text, w text) PARTITION BY RANGE (id)",
+    "CREATE TABLE part PARTITION OF t FOR VALUES FROM (0) TO (9)",
+    "ALTER TABLE t REPLICA IDENTITY FULL",
+    "INSERT INTO t VALUES (1, 'a', 'b')",
+)
+
+
+def test_a_partition_that_tells_less_than_its_table_is_refused_with_the_sql(database: Database):
+    database.run(*PARTED)
+    error = missing(database.source())
+    assert f"{database.schema}.part has not got the REPLICA IDENTITY FULL of its table" in str(error)
+    assert error.statements == (f'ALTER TABLE "{database.schema}"."part" REPLICA IDENTITY FULL;',)
+    database.run(*error.statements)
+    source = database.source()
+    start = source.prepare()
+    database.run("UPDATE t SET w = 'c'", "DELETE FROM t")
+    assert told(events_of(source, start)) == [
+        ("u", {"id": 1, "v": "a", "w": "b"}, {"id": 1, "v": "a", "w": "c"}),
+        ("d", {"id": 1, "v": "a", "w": "c"}, None),
+    ]
+
+
+def test_one_that_was_made_later_is_said_once_with_the_sql(database: Database, caplog):
+    database.run(*PARTED[:1], *PARTED[2:3])
+    database.source().prepare()
+    database.run(PARTED[1])
+    source = database.source()
+    source.remember({database.table("t"): None}, describe=False)
+    source.prepare()
+    source.prepare()
+    (said,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    assert said.endswith(f'; ALTER TABLE "{database.schema}"."part" REPLICA IDENTITY FULL;')
+
+
+def test_a_key_that_the_log_does_not_tell_of_a_partition_is_refused(database: Database):
+    database.run(*PARTED)
+    source, table = database.source(), database.table("t")
+    source.check_key(table, ["id"])
+    with pytest.raises(NotReady, match=r"the key of .*\.t shall have v, .* from .*\.part") as caught:
+        source.check_key(table, ["id", "v"])
+    database.run(*caught.value.statements)
+    source.check_key(table, ["id", "v"])
+
+
 def test_a_key_that_the_log_does_not_tell_is_refused(database: Database):
     database.run(
         "CREATE TABLE t(a int, b int GENERATED ALWAYS AS (a % 2) STORED, v int, PRIMARY KEY (a, b))",
