@@ -1,25 +1,38 @@
 """How large a record may be for each topic.
 
-A topic's configs say it. They are asked for when a record is large enough for the question, and again after some
-seconds before a record is refused: somebody may have raised the limit. A broker that refuses what was let pass, because
-the limit was lowered meanwhile, is believed: the configs are asked for at once.
+A topic's configs say it, and its broker's, which closes the connection of whoever sends a larger request. They are
+asked for when a record is large enough for the question, and again after some seconds before a record is refused:
+somebody may have raised the limit. A broker that refuses what was let pass, because the limit was lowered meanwhile,
+is believed: the configs are asked for at once. Who may not see a broker's configs takes them for Kafka's own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from typing import NamedTuple
 
 from runnel.client.admin import Admin
 from runnel.client.bodies import BATCH_BYTES
 from runnel.client.errors import RecordTooLarge
+from runnel.errors import RunnelError
 
 CONFIGS = ("max.message.bytes", "segment.bytes")
+OF_REQUESTS = "socket.request.max.bytes"
+REQUESTS = 104_857_600  # what Kafka takes unless somebody says otherwise
+REQUEST_HEADER = 16 * 1024  # bytes of a request beside its batch, at most
 UNLIMITED = 2**31 - 1
 BATCH_HEADER = 61  # bytes of a batch before its first record
 OLD_SECONDS = 10.0
 SMALL = 64 * 1024  # bytes that are written without a question
+
+
+class Limit(NamedTuple):
+    """And which config says so."""
+
+    bytes: int
+    config: str
 
 
 class Limits:
@@ -28,15 +41,15 @@ class Limits:
     ) -> None:
         self._admin = admin
         self._clock = clock
-        self._known: dict[str, tuple[int, float]] = {}  # and when it was asked for
+        self._known: dict[str, tuple[Limit, float]] = {}  # and when it was asked for
 
     def of(self, topic: str, size: int) -> int:
         """The largest batch that the topic takes, as far as records of so many bytes in all need to know."""
         if topic in self._known:
-            return self._known[topic][0]
-        return UNLIMITED if size < SMALL else self._ask(topic)
+            return self._known[topic][0].bytes
+        return UNLIMITED if size < SMALL else self._ask(topic).bytes
 
-    def fresh(self, topic: str) -> int:
+    def fresh(self, topic: str) -> Limit:
         """As it is now, or was some seconds ago."""
         known = self._known.get(topic)
         if known is not None and self._clock() - known[1] < OLD_SECONDS:
@@ -45,18 +58,24 @@ class Limits:
 
     def refused(self, error: RecordTooLarge) -> None:
         """A broker did not take what was let pass. If the topic's limit does not explain that, nothing will."""
-        before, _ = self._known.get(error.topic, (UNLIMITED, 0.0))
-        if self._ask(error.topic) >= before:
+        before = self._of_known(error.topic)
+        if self._ask(error.topic).bytes >= before:
             raise error
 
     def batch_bytes(self, topic: str) -> int:
         """How large batches of several records may become: with room for what their size was not counted with."""
-        known, _ = self._known.get(topic, (UNLIMITED, 0.0))
-        return min(BATCH_BYTES, (known - BATCH_HEADER) * 9 // 10)
+        return min(BATCH_BYTES, (self._of_known(topic) - BATCH_HEADER) * 9 // 10)
 
-    def _ask(self, topic: str) -> int:
+    def _of_known(self, topic: str) -> int:
+        return self._known[topic][0].bytes if topic in self._known else UNLIMITED
+
+    def _ask(self, topic: str) -> Limit:
+        requests: str | None = None
         with self._admin() as admin:
             told = {config.name: config.value for config in admin.configs([topic])[topic]}
-        limit = min(int(told.get(name) or UNLIMITED) for name in CONFIGS)
+            with suppress(RunnelError):
+                requests = {config.name: config.value for config in admin.broker_configs()}.get(OF_REQUESTS)
+        found = [Limit(int(told.get(name) or UNLIMITED), name) for name in CONFIGS]
+        limit = min(*found, Limit(int(requests or REQUESTS) - REQUEST_HEADER, OF_REQUESTS))
         self._known[topic] = limit, self._clock()
         return limit

@@ -25,6 +25,17 @@ class Page:
         self.operations: list[str] = []
         self.has_headers = False
 
+    def halves(self) -> tuple[Page, Page]:
+        """The same records in two; what they are counted by stays here."""
+        middle = len(self.keys) // 2
+        return self._part(slice(None, middle)), self._part(slice(middle, None))
+
+    def _part(self, rows: slice) -> Page:
+        part = Page()
+        part.keys, part.values, part.times = self.keys[rows], self.values[rows], self.times[rows]
+        part.headers, part.has_headers = self.headers[rows], self.has_headers
+        return part
+
 
 class Outgoing:
     def __init__(self, *, is_kept: bool = True) -> None:

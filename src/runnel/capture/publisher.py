@@ -66,6 +66,10 @@ Divided: TypeAlias = dict[Place, tuple[Any, ...]]  # columns: values, keys, time
 Contents: TypeAlias = dict[Place, Iterator[Body]]
 
 
+class TooMuch(Exception):
+    """More bytes than an array holds, or a record."""
+
+
 class Abandoned(Exception):
     """Raised by parts of which nothing is to be committed."""
 
@@ -101,6 +105,7 @@ class Publisher:
         self._counts: dict[str, int] = {}
         self._written: Counter[tuple[str, str]] = Counter()  # in the transaction that is open
         self._refused: Counter[str] = Counter()
+        self._advice: dict[str, str] = {}  # what to do about them
 
     def open(self) -> State:
         """Take over; what was committed last."""
@@ -202,18 +207,20 @@ class Publisher:
         """The records by partition, and those that are put aside. Those without a key are in the first one, so that
         they stay in order.
         """
-        found: Divided = {}
+        found: list[Divided] = [{}]
         refused: Divided = {}
         aside = Outgoing()
         for topic, page in outgoing.pages.items():
             places = self._places(topic)
-            columns = self._taken(topic, page, aside, position)
             self._written.update({(topic, each): count for each, count in Counter(page.operations).items()})
-            if len(columns[0]):
-                found |= self._by_partition(topic, columns, len(places))
+            for number, columns in enumerate(self._taken(topic, page, aside, position)):
+                if number == len(found):
+                    found.append({})
+                if len(columns[0]):
+                    found[number] |= self._by_partition(topic, columns, len(places))
         for topic, page in aside.pages.items():
             refused |= self._by_partition(topic, self._columns(page), len(self._places(topic)))
-        return [each for each in (found, refused) if each]
+        return [each for each in (*found, refused) if each]
 
     def _by_partition(self, topic: str, columns: tuple[Any, ...], count: int) -> Divided:
         if count == 1:
@@ -227,9 +234,23 @@ class Publisher:
                 found[topic, partition] = _rows(columns, rows)
         return found
 
-    def _taken(self, topic: str, page: Page, aside: Outgoing, position: Position | None) -> tuple[Any, ...]:
-        """The columns of a page without the records that the topic does not take; those are put aside."""
-        columns = self._columns(page)
+    def _taken(self, topic: str, page: Page, aside: Outgoing, position: Position | None) -> list[tuple[Any, ...]]:
+        """The columns of a page without the records that the topic does not take; those are put aside. They are several
+        where one array does not hold them.
+        """
+        try:
+            columns = self._columns(page)
+        except TooMuch:
+            if len(page.keys) > 1:
+                return [each for half in page.halves() for each in self._taken(topic, half, aside, position)]
+            size = size_of(page.keys[0], page.values[0], page.headers[0])
+            self._put_aside([Refused(topic, page, 0, size, *self._limits.fresh(topic))], aside, position)
+            return []
+        return [self._within_limits(topic, page, columns, aside, position)]
+
+    def _within_limits(
+        self, topic: str, page: Page, columns: tuple[Any, ...], aside: Outgoing, position: Position | None
+    ) -> tuple[Any, ...]:
         whole = _size(columns)
         if whole <= self._limits.of(topic, whole):
             return columns
@@ -237,17 +258,22 @@ class Publisher:
             return columns
         limit = self._limits.fresh(topic)
         sizes = _sizes(page, columns)
-        refused = [Refused(topic, page, row, size, limit) for row, size in enumerate(sizes) if size > limit]
+        refused = [Refused(topic, page, row, size, *limit) for row, size in enumerate(sizes) if size > limit.bytes]
         if not refused:
             return columns
+        self._put_aside(refused, aside, position)
+        left = {each.row for each in refused}
+        return _rows(columns, pa.array([row for row in range(len(sizes)) if row not in left], pa.int64()))
+
+    def _put_aside(self, refused: list[Refused], aside: Outgoing, position: Position | None) -> None:
+        topic = refused[0].topic
         own = rejections.topic_of(topic)
         self._places(own)  # make it
-        room = self._limits.fresh(own)
+        room = self._limits.fresh(own).bytes
         for each in refused:
             put_aside(each, self.name, position, room, aside)
         self._refused[topic] += len(refused)
-        left = {each.row for each in refused}
-        return _rows(columns, pa.array([row for row in range(len(sizes)) if row not in left], pa.int64()))
+        self._advice[topic] = refused[0].advice
 
     def _columns(self, page: Page) -> tuple[Any, ...]:
         values, keys, times, headers = _columns(page)
@@ -257,11 +283,12 @@ class Publisher:
         for topic, count in self._refused.items():
             if topic not in self.rejected:
                 logger.warning(
-                    "capture %s: %s too large for topic %s, and went to %s with the key; raise its max.message.bytes",
+                    "capture %s: %s too large for topic %s, and went to %s with the key; %s",
                     self.name,
                     "a record was" if count == 1 else f"{count:,} records were",
                     topic,
                     rejections.topic_of(topic),
+                    self._advice[topic],
                 )
             self.rejected[topic] += count
 
@@ -297,12 +324,23 @@ def _ended(parts: Iterable[Outgoing]) -> Iterator[Iterable[Outgoing]]:
 
 
 def _columns(page: Page) -> tuple[Any, ...]:
-    values, keys = pa.array(page.values, pa.binary()), pa.array(page.keys, pa.binary())
+    values, keys = _binary(page.values), _binary(page.keys)
     times = pa.array(page.times, pa.int64())
     if not page.has_headers:
         return values, keys, times, None
     headers = [[{"key": name, "value": text.encode()} for name, text in each] for each in page.headers]
     return values, keys, times, pa.array(headers, HEADERS)
+
+
+def _binary(parts: list[str | bytes | None]) -> Any:
+    """TooMuch, of 2 GiB: then Arrow makes several arrays of them, or none."""
+    try:
+        found = pa.array(parts, pa.binary())
+    except pa.ArrowCapacityError:
+        raise TooMuch from None
+    if isinstance(found, pa.ChunkedArray):
+        raise TooMuch
+    return found
 
 
 def _rows(columns: tuple[Any, ...], rows: Any) -> tuple[Any, ...]:

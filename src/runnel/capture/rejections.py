@@ -1,9 +1,9 @@
 """Records that their topic does not take because they are too large: what stands for them in `<topic>.rejected`.
 
-The key is the record's. The headers name the topic, the reason, the size and the limit, the position of the capture and
-the transaction; the value is what the record's envelope says of itself: `op`, `source`, `transaction`. So whoever keeps
-the rows knows which one to fetch from the database. What does not fit is left out: first the value, then the key, of
-which a hash stays.
+The key is the record's. The headers name the topic, the reason, the size and the limit, the column that is the
+largest, the position of the capture and the transaction; the value is what the record's envelope says of itself: `op`,
+`source`, `transaction`. So whoever keeps the rows knows which one to fetch from the database. What does not fit is
+left out: first the value, then the key, of which a hash stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from runnel.capture.events import Position
-from runnel.capture.limits import BATCH_HEADER
+from runnel.capture.limits import BATCH_HEADER, CONFIGS, OF_REQUESTS, UNLIMITED
 from runnel.capture.names import REJECTED
 from runnel.capture.outgoing import Headers, Outgoing, Page
 from runnel.client.bodies import OVERHEAD_BYTES
@@ -33,10 +33,17 @@ class Refused(NamedTuple):
     row: int
     size: int
     limit: int
+    config: str = CONFIGS[0]
 
     @property
     def reason(self) -> str:
-        return f"it has {self.size:,} bytes, and topic {self.topic} takes {self.limit:,} (max.message.bytes)"
+        return f"it has {self.size:,} bytes, and topic {self.topic} takes {self.limit:,} ({self.config})"
+
+    @property
+    def advice(self) -> str:
+        if self.size > UNLIMITED:
+            return "Kafka takes none of 2 GiB: leave its largest column out with --without-columns"
+        return f"raise the brokers' {self.config}" if self.config == OF_REQUESTS else f"raise its {self.config}"
 
 
 def topic_of(topic: str) -> str:
@@ -65,7 +72,7 @@ def _forms(
     """From the one that tells most to the smallest."""
     page, row = refused.page, refused.row
     key, own = page.keys[row], page.headers[row]
-    told = _told(page.values[row])
+    told, column = _told(page.values[row])
     why: Headers = (
         ("runnel.capture", capture),
         ("runnel.topic", refused.topic),
@@ -74,7 +81,7 @@ def _forms(
         ("runnel.limit", str(refused.limit)),
         ("runnel.timestamp", str(page.times[row])),
     )
-    where = _position(position)
+    where = (*_position(position), *column)
     transaction = _transaction(told)
     value = json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else None
     yield key, value, (*own, *why, *where, *transaction)
@@ -85,17 +92,20 @@ def _forms(
     yield None, None, (("runnel.topic", refused.topic), ("runnel.bytes", str(refused.size)), *hashed)
 
 
-def _told(value: str | bytes | None) -> dict[str, Any]:
-    """What an envelope says of itself; nothing if it is none, as of an outbox."""
+def _told(value: str | bytes | None) -> tuple[dict[str, Any], Headers]:
+    """What an envelope says of itself, and its largest column; nothing if it is none, as of an outbox."""
     try:
         found = json.loads(value or "null")
     except (ValueError, RecursionError):
-        return {}
+        return {}, ()
     if isinstance(found, dict) and "payload" in found and "schema" in found:
         found = found["payload"]
     if not isinstance(found, dict):
-        return {}
-    return {name: found[name] for name in TOLD if name in found}
+        return {}, ()
+    rows = [row for row in (found.get("before"), found.get("after")) if isinstance(row, dict)]
+    sizes = [(len(str(value)), name) for row in rows for name, value in row.items()]
+    column: Headers = (("runnel.column", max(sizes)[1][:SHOWN]),) if sizes else ()
+    return {name: found[name] for name in TOLD if name in found}, column
 
 
 def _position(position: Position | None) -> Headers:

@@ -3,9 +3,12 @@
 import itertools
 import json
 
+import pyarrow as pa
 import pytest
 
+from runnel import Broker
 from runnel.capture import limits
+from runnel.capture import publisher as publishing
 from runnel.capture.events import Position
 from runnel.capture.limits import Limits
 from runnel.capture.outgoing import Outgoing
@@ -143,3 +146,48 @@ def test_what_goes_aside_does_not_replace_what_goes_there_anyhow(broker, name):
         publisher.publish(out, State("sqlite", Position({"id": 1})))
     told = committed(broker.bootstrap, topic)[f"{topic}.rejected"]
     assert {each.key for each in told} == {"ordinary", "large"}
+
+
+def test_what_a_broker_does_not_take_as_a_request_goes_aside(name, caplog):
+    """It closes the connection of whoever sends such a one: that looks like a broker that is away."""
+    topic = f"{name}.x"
+    out = Outgoing()
+    for number, length in enumerate((1, 2_000_000, 2)):
+        out.add(topic, str(number), json.dumps({"op": "c", "after": {"id": number, "note": "y" * length}}), 0)
+    with Broker(settings={"socket.request.max.bytes": "1048576"}) as broker, Cluster(broker.bootstrap) as cluster:
+        make(broker, topic, 5_000_000)
+        publisher = Publisher(cluster, name, lambda: admin_of(broker.bootstrap), partitions=1)
+        publisher.open()
+        publisher.publish(out, State("sqlite", Position({"id": 1})))
+        topics = committed(broker.bootstrap, topic)
+    assert [each.key for each in topics[topic]] == ["0", "2"]
+    ((key, headers),) = [(each.key, each.headers) for each in topics[f"{topic}.rejected"]]
+    assert (key, headers["runnel.column"]) == ("1", "note")
+    assert "(socket.request.max.bytes)" in headers["runnel.reason"]
+    assert "raise the brokers' socket.request.max.bytes" in caplog.text
+
+
+def test_what_is_more_than_arrow_holds_in_an_array_is_written_in_parts_and_a_record_of_that_size_goes_aside(
+    broker, name, monkeypatch
+):
+    array = pa.array
+
+    def small(values, kind=None):
+        if kind == pa.binary() and sum(len(each or "") for each in values) > 1_000:
+            raise pa.ArrowCapacityError("too much")
+        return array(values, kind)
+
+    monkeypatch.setattr(publishing.pa, "array", small)
+    topic = f"{name}.x"
+    out = Outgoing()
+    for number, length in enumerate((400, 500, 600, 2_000, 10, 700)):
+        out.add(topic, str(number), f'"{"y" * length}"', 0, (("n", str(number)),), "c")
+    with Cluster(broker.bootstrap) as cluster:
+        publisher = Publisher(cluster, name, lambda: admin_of(broker.bootstrap), partitions=1)
+        publisher.open()
+        publisher.publish(out, State("sqlite", Position({"id": 1})))
+    topics = committed(broker.bootstrap, topic)
+    assert [(each.key, each.headers) for each in topics[topic]] == [(key, {"n": key}) for key in "01245"]
+    assert [each.key for each in topics[f"{topic}.rejected"]] == ["3"]
+    assert publisher.events == {(topic, "c"): 6}
+    assert publisher.rejected == {topic: 1}

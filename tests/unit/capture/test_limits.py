@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from runnel.capture.limits import OLD_SECONDS, SMALL, UNLIMITED, Limits
+from runnel.capture.limits import OLD_SECONDS, REQUEST_HEADER, REQUESTS, SMALL, UNLIMITED, Limit, Limits
 from runnel.client.admin import Config
 from runnel.client.bodies import BATCH_BYTES
-from runnel.client.errors import RecordTooLarge
+from runnel.client.errors import RecordTooLarge, Refused
 
 
 class Cluster:
@@ -16,6 +16,7 @@ class Cluster:
     def __init__(self, limit):
         self.limit = limit
         self.segment = "1073741824"
+        self.requests = "104857600"
         self.asked = 0
         self.now = 0.0
 
@@ -23,6 +24,11 @@ class Cluster:
         self.asked += 1
         told = {"max.message.bytes": str(self.limit), "segment.bytes": self.segment, "other": None}
         return {topic: [Config(name, value, "", False) for name, value in told.items()] for topic in topics}
+
+    def broker_configs(self):
+        if self.requests is None:
+            raise Refused("describing the configs of broker 1", "not allowed")
+        return [Config("socket.request.max.bytes", self.requests, "", True)]
 
     def limits(self):
         @contextmanager
@@ -45,17 +51,28 @@ def test_small_records_are_written_without_a_question():
 def test_a_segment_is_a_limit_too():
     cluster = Cluster(1_000)
     cluster.segment = "500"
-    assert cluster.limits().fresh("t") == 500
+    assert cluster.limits().fresh("t") == Limit(500, "segment.bytes")
+
+
+def test_what_a_broker_takes_as_a_request_is_a_limit_too():
+    cluster = Cluster(200_000_000)
+    assert cluster.limits().fresh("t") == Limit(REQUESTS - REQUEST_HEADER, "socket.request.max.bytes")
+    cluster.requests = "150000000"
+    assert cluster.limits().fresh("t").bytes == 150_000_000 - REQUEST_HEADER
+    cluster.requests = None  # it is not for everybody to see
+    assert cluster.limits().fresh("t").bytes == REQUESTS - REQUEST_HEADER
+    cluster.requests = "300000000"
+    assert cluster.limits().fresh("t") == Limit(200_000_000, "max.message.bytes")
 
 
 def test_a_limit_is_asked_for_again_when_it_is_old():
     cluster = Cluster(1_000)
     limits = cluster.limits()
-    assert limits.fresh("t") == 1_000
+    assert limits.fresh("t").bytes == 1_000
     cluster.limit = 2_000
-    assert limits.fresh("t") == 1_000
+    assert limits.fresh("t").bytes == 1_000
     cluster.now = OLD_SECONDS
-    assert limits.fresh("t") == 2_000
+    assert limits.fresh("t").bytes == 2_000
 
 
 def test_a_refusal_is_believed_once():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from runnel.capture.events import Position
-from runnel.capture.outgoing import Outgoing
+from runnel.capture.outgoing import Outgoing, Page
 from runnel.capture.publisher import _columns
 from runnel.capture.rejections import Refused, put_aside, size_of
 from runnel.client.column_bodies import column_bodies
@@ -42,8 +42,23 @@ def test_it_has_the_key_and_tells_where_the_row_is_and_why():
         "runnel.limit": "1000",
         "runnel.timestamp": "1234",
         "runnel.position": '{"at":{"lsn":8},"index":3}',
+        "runnel.column": "note",
         "runnel.transaction": "555",
     }
+
+
+@pytest.mark.parametrize(
+    ("size", "config", "advice"),
+    [
+        (5_200, "max.message.bytes", "raise its max.message.bytes"),
+        (5_200, "socket.request.max.bytes", "raise the brokers' socket.request.max.bytes"),
+        (2**31, "max.message.bytes", "Kafka takes none of 2 GiB: leave its largest column out with --without-columns"),
+    ],
+)
+def test_what_to_do_about_it_is_told_by_what_refuses_it(size, config, advice):
+    refused = Refused("t", Page(), 0, size, 1_000, config)
+    assert refused.advice == advice
+    assert refused.reason == f"it has {size:,} bytes, and topic t takes 1,000 ({config})"
 
 
 def test_a_value_with_its_schema_and_the_transaction_topics_own_id_are_understood():
