@@ -19,6 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from runnel.errors import UnusableDirectory
 from runnel.freeing import FREEING, LARGE
 
 if TYPE_CHECKING:
@@ -307,8 +308,10 @@ def replace_file(files: Files, path: str, content: bytes, *, mark: str = "") -> 
 
 
 def make_directories(path: str) -> None:
-    """The folder and those above it that are missing, so that a power cut does not take them away."""
-    missing = []
+    """The folder and those above it that are missing, so that a power cut does not take them away. UnusableDirectory if
+    a file is in the way.
+    """
+    wanted, missing = path, []
     while not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(os.path.abspath(path))
@@ -317,5 +320,6 @@ def make_directories(path: str) -> None:
             DISK.make_directory(each)
         except FileExistsError:
             if not os.path.isdir(each):  # else somebody else was quicker
-                raise
+                hint = "name another one, or move the file away"
+                raise UnusableDirectory(wanted, f"{each} is a file", hint=hint) from None
         DISK.sync_directory(os.path.dirname(os.path.abspath(each)))

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from runnel.errors import UnusableDirectory
 from runnel.files import BUFFERS_PER_CALL, DISK, Buffer, DiskFile, DiskFiles, make_directories, read_file, replace_file
 from runnel.testing import Crashed, FaultyFiles
 
@@ -253,8 +254,10 @@ def test_the_folders_above_are_made_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["file", "file/folder"])
 def test_where_a_file_stands_no_folder_is_made(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(UnusableDirectory) as refused:
         make_directories(str(tmp_path / path))
+    assert refused.value.what == f"{tmp_path / path} cannot be used as a data directory: {tmp_path / 'file'} is a file"
+    assert refused.value.hint == "name another one, or move the file away"
 
 
 def test_a_folder_that_was_made_is_synced_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

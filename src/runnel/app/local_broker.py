@@ -18,6 +18,7 @@ from pathlib import Path
 
 from runnel.broker.running import ENDS_WITH_STDIN
 from runnel.errors import Permanent
+from runnel.files import make_directories
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class BrokerDidNotStart(Permanent):
 @contextmanager
 def local_broker(data: Path, listen: str) -> Iterator[str]:
     """The address of a broker that runs inside of the block."""
-    data.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(str(data.parent))
     process = start(data, listen)
     keeper = None
     try:

@@ -118,6 +118,9 @@ class DataDirectory:
                 self.files.make_directory(self.path)
             if not self.files.exists(f"{self.path}/{META_FILE}"):
                 self.files.sync_directory(parent)
+        except NotADirectoryError:
+            hint = "name another one, or move the file away"
+            raise UnusableDirectory(self.path, "a file is above it", hint=hint) from None
         except OSError as error:
             raise UnusableDirectory(
                 self.path, f"it cannot be made: {error}", hint=f"make {parent} and give yourself access"

@@ -209,6 +209,9 @@ class Log:
             self._home.start(self._synced_offsets())
         except OSError as error:
             self._home.release()
+            if isinstance(error, NotADirectoryError) and error.filename == self.path:
+                hint = "name another one, or move the file away"
+                raise UnusableDirectory(self.path, "it is a file", hint=hint) from None
             hint = "free some space or see to the disk; what is there is left as it is"
             raise UnusableDirectory(self.path, f"it cannot be opened: {error}", hint=hint) from error
         except BaseException:

@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from runnel.app.local_broker import local_broker
 from runnel.client import Admin
+from runnel.errors import UnusableDirectory
 from tests.abuse.broker_process import wait_until
 
 OWNER = """
@@ -31,6 +34,15 @@ def is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_a_file_in_place_of_the_apps_directory_is_told(tmp_path):
+    (tmp_path / "data").write_text("")
+    with (
+        pytest.raises(UnusableDirectory, match=r"data is a file \(name another"),
+        local_broker(tmp_path / "data" / "log", "127.0.0.1:0"),
+    ):
+        pass
 
 
 def test_it_ends_when_the_app_is_killed(tmp_path):

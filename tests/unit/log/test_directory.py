@@ -50,8 +50,12 @@ def test_a_directory_whose_parent_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    with pytest.raises(UnusableDirectory, match=r"it cannot be opened: .* Not a directory"):
+    with pytest.raises(
+        UnusableDirectory, match=r"data cannot be used as a data directory: it is a file \(name another"
+    ):
         open_on_disk(tmp_path / "data")
+    with pytest.raises(UnusableDirectory, match=r"a file is above it \(name another one, or move the file away\)"):
+        open_on_disk(tmp_path / "data" / "below")
 
 
 def test_a_second_owner_is_told_the_first_ones_process(tmp_path: Path) -> None:
