@@ -49,7 +49,7 @@ class AvroParser:
         self.schema = with_unread(schema, asked)
         self._fields = [schema.field(name) for name in asked]
         self._framed = format.framing == "confluent"
-        self._writer = fastavro.parse_schema(_with_known_types(json.loads(format.schema)))
+        self._writer = _with_numbered_symbols(fastavro.parse_schema(_with_known_types(json.loads(format.schema))))
 
     def parse(self, values: pa.Array) -> Parsed:
         values, there, tombstones = without_tombstones(values)
@@ -106,13 +106,25 @@ def _with_known_types(schema: Any) -> Any:
     return {name: _with_known_types(each) for name, each in schema.items() if name != "logicalType" or not unknown}
 
 
+def _with_numbered_symbols(schema: Any) -> Any:
+    """The symbols of enums by their numbers: in a list, fastavro finds those below zero from its end."""
+    if isinstance(schema, list):
+        return [_with_numbered_symbols(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    numbered = {name: each if name == "default" else _with_numbered_symbols(each) for name, each in schema.items()}
+    if schema.get("type") == "enum":
+        numbered["symbols"] = dict(enumerate(schema["symbols"]))
+    return numbered
+
+
 def _reason(error: Exception) -> str:
     match error:
         case UnicodeDecodeError():
             return "a string is not UTF-8"
         case OverflowError():
             return "a date or a time is out of range"
-        case EOFError() | IndexError():
+        case EOFError() | IndexError() | KeyError():
             return "it ends inside of a field, or chooses what the schema does not have"
     return str(error) or type(error).__name__
 

@@ -130,3 +130,20 @@ def test_columns_that_nobody_asks_for_are_null():
     parsed = parse(written(), asked=["page"])
     assert parsed.rows.column("page").to_pylist() == ["/ü"]
     assert parsed.rows.column("who").to_pylist() == [None]
+
+
+@pytest.mark.parametrize("number", [-1, -2, -3, 3])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_enums_number_that_none_of_its_symbols_has_is_rejected(number, is_named):
+    enum = {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD", "GONE"]}
+    fields = [{"name": "a", "type": enum}, {"name": "b", "type": ["null", "Kind"]}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    format = Avro(json.dumps(schema))
+    reads = parser(format, arrow_schema(columns_of(format, "a test").fields), None)
+    wrong = (number << 1) ^ (number >> 63)  # as Avro writes it
+    good, broken = b"\x02\x02\x04", bytes([2, 2, wrong]) if is_named else bytes([wrong, 0])
+    parsed = reads.parse(pa.array([good, broken], pa.binary()))
+    assert parsed.rows.to_pylist() == [{"a": "OLD", "b": "GONE"}]
+    ((index, reason),) = parsed.rejected
+    assert index == 1
+    assert reason.endswith("it ends inside of a field, or chooses what the schema does not have")
