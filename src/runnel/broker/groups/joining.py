@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from runnel.broker.groups.answers import JoinAnswer, error_of, kept, promise
 from runnel.broker.groups.group import Group, GroupState
-from runnel.broker.groups.members import GroupProtocol, Member
+from runnel.broker.groups.members import GroupProtocol, Member, Named
 from runnel.protocol.error_codes import ErrorCode
 
 
@@ -120,21 +120,9 @@ def _update(member: Member, request: JoinRequest) -> Future[JoinAnswer]:
 # --- a static member that comes back
 
 
-class _Before(NamedTuple):
-    """What a static member was before it came back."""
-
-    member_id: str
-    leader: str
-    protocols: tuple[GroupProtocol, ...]
-    rebalance_timeout: int
-    session_timeout: int
-
-
 def _take_over(group: Group, request: JoinRequest, member: Member, member_id: str) -> Future[JoinAnswer]:
     """It gets a new id, and whoever uses the old one is fenced. In a stable group nothing else changes."""
-    before = _Before(
-        member.id, group.members.leader or "", member.protocols, member.rebalance_timeout, member.session_timeout
-    )
+    before, leader = member.named(), group.members.leader or ""
     member.dismiss(ErrorCode.FENCED_INSTANCE_ID, member.id)
     group.rename(member, member_id)
     member.client_id, member.client_host = request.client_id, request.client_host
@@ -142,21 +130,31 @@ def _take_over(group: Group, request: JoinRequest, member: Member, member_id: st
     group.heard_from(member)
     if group.state is GroupState.STABLE and group.members.elect_protocol() == group.protocol_name:
         assignments = {each.id: each.assignment for each in group.members}
-        skips = request.may_skip_assignment
-        group.home.store(group.name, group.stored(assignments), partial(_taken_over, group, member, before, skips))
+        member.stored_as = member.stored_as or before  # several may come while the disk takes its time
+        taken_over = partial(_taken_over, group, member, member.named(), leader, request.may_skip_assignment)
+        group.home.store(group.name, group.stored(assignments), taken_over)
     else:
+        member.stored_as = None
         group.rebalance(f"the static member {request.instance_id} is back")
     return waiting
 
 
-def _taken_over(group: Group, member: Member, before: _Before, skips: bool, error: BaseException | None) -> None:
+def _taken_over(
+    group: Group, member: Member, name: Named, leader: str, skips: bool, error: BaseException | None
+) -> None:
     if group.state is GroupState.DEAD or group.members.find(member.id) is not member:
         return  # it has left meanwhile
+    if member.id != name.member_id:  # another one has come in its place: that is answered when it is stored
+        if error is None and member.stored_as is not None:
+            member.stored_as = name
+        return
+    before, member.stored_as = member.stored_as, None
     if error is not None:
         member.answer_join(JoinAnswer("", error_of(error)))
-        member.protocols = before.protocols
-        member.rebalance_timeout, member.session_timeout = before.rebalance_timeout, before.session_timeout
-        group.rename(member, before.member_id)
+        if before is not None:
+            member.protocols = before.protocols
+            member.rebalance_timeout, member.session_timeout = before.rebalance_timeout, before.session_timeout
+            group.rename(member, before.member_id)
         group.heard_from(member)
         return
     answer = group.join_answer(member)
@@ -165,4 +163,4 @@ def _taken_over(group: Group, member: Member, before: _Before, skips: bool, erro
         member.answer_join(answer._replace(skip_assignment=group.is_leader(member)))
     else:
         # An older client that is told it leads would assign anew; under the old id nobody does.
-        member.answer_join(answer._replace(leader=before.leader, members=()))
+        member.answer_join(answer._replace(leader=leader, members=()))

@@ -21,6 +21,15 @@ class GroupProtocol(NamedTuple):
     metadata: bytes
 
 
+class Named(NamedTuple):
+    """What changes of a static member that comes back."""
+
+    member_id: str
+    protocols: tuple[GroupProtocol, ...]
+    rebalance_timeout: int
+    session_timeout: int
+
+
 @dataclass(slots=True, eq=False)
 class Member:
     id: str
@@ -34,7 +43,11 @@ class Member:
     is_new: bool = False  # its first JoinGroup waits: it has no id yet to send heartbeats with
     join: Future[JoinAnswer] | None = None
     sync: Future[SyncAnswer] | None = None
+    stored_as: Named | None = None  # what the disk has of it, while it is stored under another id
     session: Alarm = field(init=False)  # set by the group that admits it
+
+    def named(self) -> Named:
+        return Named(self.id, self.protocols, self.rebalance_timeout, self.session_timeout)
 
     def metadata(self, protocol_name: str | None) -> bytes:
         return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runnel.broker.groups.group import GroupState
 from runnel.broker.groups.leaving import Leaving
 from runnel.protocol.error_codes import ErrorCode
@@ -212,6 +214,47 @@ def test_a_new_id_that_could_not_be_stored_leaves_the_old_one() -> None:
     stage.settle()
     assert answer.result(0).error is ErrorCode.NONE
     assert ann.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_of_two_that_come_back_at_once_the_first_is_fenced_and_the_second_is_answered_when_it_is_stored() -> None:
+    stage = Stage()
+    ann = static(stage, "ann")
+    stage.stable(ann)
+    first, second = restarted(ann), restarted(ann)
+    first.join()
+    stage.log.commit()  # the first one is on the disk, and nobody knows yet
+    second.join()
+    assert first.joined.result(0).error is ErrorCode.FENCED_INSTANCE_ID
+    stage.timers.run_soon()
+    assert not second.joined.done()
+    stage.settle()
+    told = second.take_join_answer()
+    assert (told.error, told.generation) == (ErrorCode.NONE, 1)
+    first.member_id = first.joined.result(0).member_id
+    for older in (ann, first):
+        assert older.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+    assert second.heartbeat() is ErrorCode.NONE
+    stage.kill()
+    assert second.heartbeat() is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_first_stored", [False, True])
+def test_of_two_that_come_back_at_once_and_cannot_be_stored_what_the_disk_has_is_left(is_first_stored: bool) -> None:
+    stage = Stage()
+    ann = static(stage, "ann")
+    stage.stable(ann)
+    first, second = restarted(ann), restarted(ann)
+    first.join()
+    if is_first_stored:
+        stage.log.commit()
+    stage.break_disk()
+    second.join()
+    named = first.joined.result(0).member_id
+    stage.settle()
+    assert second.joined.result(0).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    left = [each.id for each in stage.group().members]
+    assert left == ([named] if is_first_stored else [ann.member_id])
+    assert ann.heartbeat() is (ErrorCode.FENCED_INSTANCE_ID if is_first_stored else ErrorCode.NONE)
 
 
 def test_a_static_member_that_waited_for_the_disk_and_is_never_heard_of_again_is_removed() -> None:
