@@ -17,9 +17,11 @@ from typing import Any
 from uuid import UUID
 
 from runnel.broker.cluster import METADATA_TOPIC, Cluster, ClusterState, TopicFacts, topic_entry, topic_gone_entry
+from runnel.broker.mistakes import Refusal
 from runnel.clock import Clock
 from runnel.errors import RunnelError, TopicExists, Transient, UnknownTopic
 from runnel.log import Log, Partition
+from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 from runnel.settings import TopicSettings
 
@@ -238,7 +240,9 @@ class Topics:
         await self._end_deletion(facts, self._remove_files)
 
     async def grow(self, name: str, partitions: int) -> Topic:
-        """To so many partitions; UnknownTopic if there is none."""
+        """To so many partitions; UnknownTopic if there is none, a Refusal if it has as many, also by somebody who asked
+        at the same time.
+        """
         facts = await self._decided(self._grown(name, partitions))
         topic = self.configure(facts)
         if topic is None:
@@ -338,10 +342,19 @@ class Topics:
     def _grown(self, name: str, partitions: int) -> Callable[[ClusterState], Decision[TopicFacts]]:
         def decide(state: ClusterState) -> Decision[TopicFacts]:
             facts = _known(state, name)
-            facts = replace(facts, partitions=max(facts.partitions, partitions))
+            refuse_smaller(name, facts.partitions, partitions)
+            facts = replace(facts, partitions=partitions)
             return Decision(facts, [topic_entry(self._clock, facts)])
 
         return decide
+
+
+def refuse_smaller(name: str, count: int, asked: int) -> None:
+    if asked <= count:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name!r} has {count} partitions, and {asked} are asked for: it can only grow",
+        )
 
 
 def _known(state: ClusterState, name: str) -> TopicFacts:

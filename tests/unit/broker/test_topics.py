@@ -6,9 +6,11 @@ from uuid import UUID
 import pytest
 
 from runnel.broker.cluster import METADATA_TOPIC, TopicFacts, topic_entry
+from runnel.broker.mistakes import Refusal
 from runnel.broker.node import Node, open_node
 from runnel.errors import TopicExists, Transient, UnknownTopic
 from runnel.log import open_log
+from runnel.protocol.error_codes import ErrorCode
 from runnel.records import Record
 from runnel.replay import Decision
 from runnel.testing import FaultyFiles, StoppedClock
@@ -120,6 +122,18 @@ def test_a_topic_has_the_partitions_that_it_has(place):
     for number in (-1, 2):
         with pytest.raises(IndexError):
             topic.partition(number)
+
+
+def test_of_two_who_let_a_topic_grow_to_the_same_count_at_once_one_is_told_that_it_has_that(place):
+    topics = place.node.topics
+    place.run(topics.create("orders", 1, {}))
+
+    async def both():
+        return await asyncio.gather(topics.grow("orders", 3), topics.grow("orders", 3), return_exceptions=True)
+
+    topic, refusal = place.run(both())
+    assert topic.count == 3
+    assert (type(refusal), refusal.code) == (Refusal, ErrorCode.INVALID_PARTITIONS)
 
 
 def test_a_topic_grows_and_keeps_what_it_has(place):

@@ -13,6 +13,7 @@ from runnel.broker.apis.create_topics import MOST_PARTITIONS, check_replicas
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
+from runnel.broker.topics import refuse_smaller
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -41,11 +42,7 @@ def _check(node: Node, asked: dict[str, Any]) -> None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if topic.is_internal:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name!r} is the broker's own")
-    if count <= topic.count:
-        raise Refusal(
-            ErrorCode.INVALID_PARTITIONS,
-            f"topic {name!r} has {topic.count} partitions, and {count} are asked for: it can only grow",
-        )
+    refuse_smaller(name, topic.count, count)
     if count - topic.count > MOST_PARTITIONS:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"at most {MOST_PARTITIONS:,} partitions can be made at once")
     if asked["assignments"] is not None:
