@@ -5,6 +5,7 @@
   connection.
 - From version 13 on topics are named by their id.
 - A batch that an idempotent producer sends twice is written once, and answered with its first offset.
+- Before version 7 a batch by zstd is UNSUPPORTED_COMPRESSION_TYPE: clients of that time cannot read it.
 - A record without a key is INVALID_RECORD in a compacted topic, with an error for each. Only there they are unpacked.
 - Internal topics cannot be written.
 - A transactional batch is written if its producer is in force (INVALID_PRODUCER_EPOCH, or INVALID_PRODUCER_ID_MAPPING
@@ -32,9 +33,10 @@ from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.hot import appended_answer
-from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, BatchHeader, parse_header, records_of
+from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, BatchHeader, Codec, parse_header, records_of
 from runnel.settings import TimestampType, TopicSettings
 
+ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 SECOND_GENERATION_SINCE = 12
 IDS_SINCE = 13
@@ -102,6 +104,8 @@ def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
         header = parse_header(batch)
         if header.attributes & TRANSACTIONAL and not is_in_transaction(node, body, topic, index, header):
             return None
+        if request.version < ZSTD_SINCE:
+            refuse_zstd(request.version, header)
         refuse_by_time(node.clock, topic.settings, header)
         append = partition.submit(batch, header=header)
     except (IndexError, Refusal, RunnelError):
@@ -173,6 +177,8 @@ class Production(Later):
             if batch is None or len(batch) < HEADER_SIZE:
                 raise InvalidBatch("no record batch")
             header = parse_header(batch)
+            if self._request.version < ZSTD_SINCE:
+                refuse_zstd(self._request.version, header)
             refuse_by_time(self._node.clock, topic.settings, header)
             if topic.settings.compacts:
                 keyless = keyless_in(batch)
@@ -297,6 +303,11 @@ def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number:
         topic.partition(number).has_transaction(*producer) and not transactions.is_ending(name)
     )
     return is_in and not transactions.is_admitting(producer[0], place)
+
+
+def refuse_zstd(version: int, header: BatchHeader) -> None:
+    if header.codec is Codec.ZSTD:
+        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"version {version} of Produce does not know zstd")
 
 
 def refuse_by_time(clock: Clock, settings: TopicSettings, header: BatchHeader) -> None:

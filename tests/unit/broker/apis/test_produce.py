@@ -68,6 +68,18 @@ def test_whoever_asks_for_an_acknowledgement_gets_one(wire: Wire, topic: str, ac
     assert result["log_start_offset"] == 0
 
 
+@pytest.mark.parametrize("version", [3, 6, 7])
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_zstd_is_known_from_version_7_on(wire: Wire, topic: str, version: int, codec: Codec, acks: int) -> None:
+    body = produce_body(topic, batch_of(b"a" * 100, codec=codec), acks=acks)
+    (response,) = wire.ask(Api.PRODUCE, version, **body)["responses"]
+    is_refused = version < 7 and codec is Codec.ZSTD
+    expected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE
+    assert response["partition_responses"][0]["error_code"] == expected
+    assert len(values_in(fetch(wire, topic))) == (0 if is_refused else 1)
+
+
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
 def test_a_batch_is_kept_as_it_was_compressed(wire: Wire, topic: str, codec: Codec) -> None:
     batch = batch_of(b"a" * 100, b"b" * 100, codec=codec)
