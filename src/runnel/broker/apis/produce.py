@@ -250,10 +250,17 @@ class Production(Later):
                 raise refused  # whatever it is, the producer waits for an answer
             self._submit(first.partition, first.batch, first.result)
         except Exception as error:
+            # What the disk did not take is told as of any other batch: nobody looks for a coordinator here.
             abortable = self._request.version >= ABORTABLE_SINCE
             where = f"{first.place.topic}-{first.place.partition}"
             first.result["error_code"] = refuse(
-                self._node, self._request, error, knows_fenced=False, knows_abortable=abortable, where=where
+                self._node,
+                self._request,
+                error,
+                knows_fenced=False,
+                knows_abortable=abortable,
+                unstored=ErrorCode.KAFKA_STORAGE_ERROR,
+                where=where,
             )
             first.result["error_message"] = text_of(error)
             self._settle()

@@ -23,18 +23,27 @@ def refuse(
     *,
     knows_fenced: bool = True,
     knows_abortable: bool = True,
+    unstored: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
     where: str = "",
 ) -> ErrorCode:
     """What the producer is told, and a line in the log with the reason."""
-    code = told_as(error, knows_fenced=knows_fenced, knows_abortable=knows_abortable)
+    code = told_as(error, knows_fenced=knows_fenced, knows_abortable=knows_abortable, unstored=unstored)
     node.refused(request, code, f"{where}: {error}" if where else error)
     return code
 
 
-def told_as(error: BaseException, *, knows_fenced: bool = True, knows_abortable: bool = True) -> ErrorCode:
-    """`knows_fenced` and `knows_abortable`: the version of the request has PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
+def told_as(
+    error: BaseException,
+    *,
+    knows_fenced: bool = True,
+    knows_abortable: bool = True,
+    unstored: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
+) -> ErrorCode:
+    """`knows_fenced` and `knows_abortable`: the version of the request has PRODUCER_FENCED, TRANSACTION_ABORTABLE.
+    `unstored` is what the disk did not take.
+    """
     if isinstance(error, Transient):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients try again
+        return unstored  # clients try again
     code = code_of(error) if isinstance(error, RunnelError | Refusal) else ErrorCode.UNKNOWN_SERVER_ERROR
     if code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -54,6 +54,23 @@ def test_in_the_second_generation_a_partition_joins_with_its_first_batch(transac
     assert len(transactional.get().partitions) == 2
 
 
+@pytest.mark.parametrize("version", SECOND)
+@pytest.mark.parametrize("ill", ["/orders-0/", "/__transaction_state-0/"])
+def test_a_disk_that_is_ill_is_told_of_the_first_batch_as_of_any_other(
+    transactional: Stage, version: int, ill: str
+) -> None:
+    producer, other = transactional.producer(), transactional.producer("other")
+    transactional.files.fail("sync", ill)
+    codes = [produce(other, version), produce(producer, version)]  # one finds it, and one is refused for it
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    transactional.files.heal()
+    transactional.advance(2_000)
+    transactional.node.log.maintain()
+    assert produce(producer, version) == ErrorCode.NONE
+    assert producer.end(committed=True) == ErrorCode.NONE
+    assert transactional.values() == [b"x"]
+
+
 @pytest.mark.parametrize("version", [*FIRST, *SECOND])
 def test_a_fenced_producer_writes_nothing(transactional: Stage, version: int) -> None:
     old = transactional.producer(generation=1)
