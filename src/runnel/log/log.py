@@ -169,7 +169,7 @@ class Log:
         try:
             partition.apply_retention()
         except OSError as error:  # the others are looked at all the same
-            logger.warning("retention of partition %s left files, they go at the next start: %s", partition.id, error)
+            logger.warning("retention of partition %s left files, it tries again later: %s", partition.id, error)
 
     def checkpoint(self) -> None:
         """Make the next start after a crash short."""

@@ -50,7 +50,10 @@ class OpenTransaction(NamedTuple):
 
 
 class Partition:
-    __slots__ = ("_aborted", "_commits", "_compactor", "_home", "_reader", "_writer", "findings", "id", "start_offset")
+    __slots__ = (
+        *("_aborted", "_commits", "_compactor", "_home", "_left", "_reader", "_writer"),
+        *("findings", "id", "start_offset"),
+    )
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Partition:
         self._reader = Reader(str(partition), state.segments, home.tails)
         self._aborted = AbortedTransactions(home.files, self._writer.directory, state.segments)
         self._compactor = Compactor(home, commits, partition, self._writer)
+        self._left: tuple[Segment, ...] = ()  # dropped, and the disk did not let their files be removed
 
     def __repr__(self) -> str:
         return f"<Partition {self.id} {self.start_offset}..{self.end_offset}>"
@@ -339,22 +343,27 @@ class Partition:
         return self.start_offset
 
     def apply_retention(self) -> int:
-        """Delete the segments that are too old or too many; the answer is how many went."""
+        """Delete the segments that are too old or too many; the answer is how many went. OSError if files of them, or
+        of others before, could not be removed: they are the next time.
+        """
+        dropped = self._drop_expired()
+        self._remove(dropped, and_left=True)
+        return len(dropped)
+
+    def _drop_expired(self) -> tuple[Segment, ...]:
         with self._commits.exclusive():
             writer = self._writer
             if writer.failure is not None or writer.closed:
-                return 0
+                return ()
             segments = [segment for segment in writer.segments if segment.size]
             now = self._home.clock.now()
             count = expired([self._facts(segment) for segment in segments], writer.settings, now)
             if count == 0:
-                return 0
+                return ()
             last = segments[count - 1].base_offset
             if last == writer.segments.active.base_offset and not attempt(writer, "a roll", writer.roll):
-                return 0
-            dropped = self._move_start(next(base for base in writer.segments.base_offsets if base > last))
-        self._remove(dropped)
-        return len(dropped)
+                return ()
+            return self._move_start(next(base for base in writer.segments.base_offsets if base > last))
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -460,14 +469,27 @@ class Partition:
         self._writer.forget_epochs_before(offset)
         return self._writer.segments.drop_before(offset)
 
-    def _remove(self, segments: tuple[Segment, ...]) -> None:
-        if not segments:
+    def _remove(self, segments: tuple[Segment, ...], *, and_left: bool = False) -> None:
+        """And those that could not be removed before, if so said."""
+        if not segments and not (and_left and self._left):
             return
         with self._home.swapping:  # one of them may be about to get its name
             if self._writer.closed:  # deleted, and the folder may be another one's; or the next start does it
                 return
-            for segment in segments:
-                segment.remove()
+            if and_left:
+                segments, self._left = (*self._left, *segments), ()
+            failures = [(segment, error) for segment in segments if (error := _removal_error(segment)) is not None]
+            self._left += tuple(segment for segment, _ in failures)
             first = self._writer.segments.base_offsets[0]
             remove_snapshots(self._home.files, self._writer.directory, before=first)
             self._home.files.sync_directory(self._writer.directory)
+        for _, error in failures:
+            raise error  # the first one
+
+
+def _removal_error(segment: Segment) -> OSError | None:
+    try:
+        segment.remove()
+    except OSError as error:
+        return error
+    return None

@@ -171,11 +171,11 @@ def test_what_is_about_to_be_removed_is_not_removed_from_a_new_partition(
     fill(old, 30)
     remove = Partition._remove
 
-    def made_again_before(partition: Partition, segments: tuple[Segment, ...]) -> None:
+    def made_again_before(partition: Partition, segments: tuple[Segment, ...], **how: bool) -> None:
         monkeypatch.undo()
         stage.log.delete("orders")
         fill(stage.partition(), 3)
-        remove(partition, segments)
+        remove(partition, segments, **how)
 
     monkeypatch.setattr(Partition, "_remove", made_again_before)
     if by == "retention":
@@ -273,6 +273,30 @@ def test_maintenance_goes_on_with_the_other_partitions_when_one_is_ill() -> None
     stage.files.heal()
     stage.log.maintain()
     assert not ill.failed
+
+
+def test_files_that_retention_could_not_remove_go_when_the_disk_lets_them(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(retention_check_ms=1)
+    partition = stage.partition("ill", retention_ms=1_000)
+    for _ in range(3):
+        fill(partition, 1)
+        partition.roll()
+    stage.clock.advance(10_000)
+    stage.files.fail("remove", f"ill-0/{1:020d}.log", times=99)
+    stage.log.maintain()
+    left = sorted(name for name in stage.files.list(f"{DATA}/ill-0") if name.endswith(".log"))
+    assert left == [f"{1:020d}.log", f"{3:020d}.log"]  # the others went all the same
+    assert partition.delete_before(3) == 3  # which is not about them
+    stage.clock.advance(10)
+    stage.log.maintain()
+    said = [each for each in caplog.messages if each.startswith("retention of partition ill-0 left files")]
+    assert len(said) == 2
+
+    stage.files.heal()
+    stage.clock.advance(10)
+    stage.log.maintain()
+    assert [name for name in stage.files.list(f"{DATA}/ill-0") if name.endswith(".log")] == [f"{3:020d}.log"]
+    assert (partition.start_offset, partition.end_offset) == (3, 3)
 
 
 def test_files_that_cannot_be_removed_do_not_keep_those_of_other_partitions(caplog: pytest.LogCaptureFixture) -> None:
