@@ -55,11 +55,12 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     if with_stdin:
         loop.add_reader(sys.stdin.fileno(), stop.set)  # nothing is ever written to it
     server = await start_server(data, configs)
+    # Not before: a log may take minutes to be opened, and the loop would look at them only then.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
     exposition = None
     try:
         if metrics is not None:

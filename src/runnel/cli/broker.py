@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runnel.cli.addresses import address_form
+from runnel.cli.ending import end_at_once
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Metrics, pairs
 from runnel.cli.structured_log import log_to_stderr
@@ -45,6 +46,7 @@ def start(
 
     It prints `listening on HOST:PORT` when it is ready.
     """
+    end_at_once()
     # Imported here because `status` needs none of it.
     from runnel.broker.configs.files import read_config_file  # noqa: PLC0415
     from runnel.broker.running import ENDS_WITH_STDIN, run_broker  # noqa: PLC0415

@@ -31,7 +31,7 @@ from runnel.capture.watching import RETAINED_WARNING, Numbers, Watching
 from runnel.cli import capture_options as given
 from runnel.cli import capture_signals, choices
 from runnel.cli.durations import as_duration, parse_duration
-from runnel.cli.ending import stopped_by_signals
+from runnel.cli.ending import end_at_once, stopped_by_signals
 from runnel.cli.light_arrow import make_arrow_light
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Metrics
@@ -81,6 +81,7 @@ def run(  # noqa: PLR0913  # what people may type
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write the tables as they are, and then every change, until SIGTERM or Ctrl-C."""
+    end_at_once()
     make_arrow_light()
     selection = Selection(
         tables=[table_expression(each) for each in tables],

@@ -103,3 +103,40 @@ def test_the_handlers_from_before_come_back():
 def test_a_second_signal_does_not_wait():
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "asked\n")
+
+
+# Opening takes its time, as that of a large log or of a database that does not answer.
+SLOW = """
+import importlib, sys, time
+def slow(*given, **named):
+    print("opening", flush=True)
+    time.sleep(600)
+setattr(importlib.import_module(sys.argv[1]), sys.argv[2], slow)
+sys.argv = ["runnel", *sys.argv[3:]]
+from runnel.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("runnel.broker.running", "start_server", "broker", "start", "--data", "data"),
+        ("runnel.cli.capture", "opened", "capture", "run", "shop", "shop.sqlite"),
+    ],
+    ids=["broker", "capture"],
+)
+def test_a_start_that_takes_its_time_is_ended_at_once_and_that_is_no_error(given, number, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opening\n"
+        process.send_signal(number)
+        try:
+            said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, *said) == (0, "", "")
