@@ -52,6 +52,24 @@ def test_rows_that_are_there_come_first_and_then_every_change(broker, database, 
     assert loose.bag == Counter({json.dumps({"x": 2, "y": 2}): 1})
 
 
+def test_a_row_whose_chosen_key_changes_leaves_nothing_under_the_old_one(broker, database, name):
+    chosen = Selection(tables=[r".*\.orders"], keys={r".*\.orders": ["name"]})
+    database.execute("INSERT INTO orders VALUES (1, 'a', 10)")
+    source, looking = database.source(name, chosen), database.source(name, chosen)
+    with running(capture_of(name, source, broker.bootstrap, chosen)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute("UPDATE orders SET id = 7 WHERE id = 1")
+        database.execute("UPDATE orders SET name = 'b' WHERE id = 7")
+        caught_up(capture, looking)
+    assert [(each.key, each.op, each.headers) for each in orders_of(broker, name, database)] == [
+        ('{"name":"a"}', "r", {}),
+        ('{"name":"a"}', "u", {}),
+        ('{"name":"a"}', "d", {"__debezium.newkey": '{"name":"b"}'}),
+        ('{"name":"a"}', None, {"__debezium.newkey": '{"name":"b"}'}),
+        ('{"name":"b"}', "c", {"__debezium.oldkey": '{"name":"a"}'}),
+    ]
+
+
 def test_a_capture_goes_on_where_it_was(broker, database, name):
     for round in range(3):
         source, looking = database.source(name), database.source(name)
