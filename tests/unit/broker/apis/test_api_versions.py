@@ -50,13 +50,22 @@ def test_telemetry_is_not_advertised(wire: Wire) -> None:
 @pytest.mark.parametrize("version", [3, 4])
 def test_the_second_generation_of_transactions_is_among_the_features(wire: Wire, version: int) -> None:
     answer = ask(wire, version)
-    supported = {each["name"]: (each["min_version"], each["max_version"]) for each in answer["supported_features"]}
     finalised = {
         each["name"]: (each["min_version_level"], each["max_version_level"]) for each in answer["finalized_features"]
     }
-    assert supported["transaction.version"] == (0, 2)
     assert finalised["transaction.version"] == (2, 2)
     assert answer["finalized_features_epoch"] >= 0
+
+
+def test_features_that_can_be_off_are_supported_from_version_4_on(wire: Wire) -> None:
+    """Java's clients before 3.8 ask in version 3, and fail over a least version of 0 (KAFKA-17011)."""
+    supported = {
+        version: {each["name"]: (each["min_version"], each["max_version"]) for each in answer["supported_features"]}
+        for version in (3, 4)
+        for answer in (ask(wire, version),)
+    }
+    assert supported[3] == {}
+    assert supported[4] == {"group.version": (0, 1), "transaction.version": (0, 2)}
 
 
 def test_the_header_of_the_answer_is_the_oldest_in_every_version(wire: Wire) -> None:
