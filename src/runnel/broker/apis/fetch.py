@@ -33,10 +33,11 @@ from runnel.records import parse_header
 
 IDS_SINCE = 13
 READ_COMMITTED = 1
+WITHOUT_SESSION = (0, -1)  # epochs of a session that begins, or ends: the request names all that is wanted
 
 
 def handle(node: Node, request: Request) -> Answer:
-    if request.body["session_id"] != 0 and request.body["session_epoch"] > 0:
+    if request.body["session_epoch"] not in WITHOUT_SESSION:
         return _answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     return Fetching(node, request).start()
 

@@ -488,7 +488,7 @@ def test_whoever_asks_for_a_session_gets_none(wire: Wire, topic: str) -> None:
     assert values_in(partitions_of(answer)[0]) == [b"a"]
 
 
-@pytest.mark.parametrize("session_id", [7, 123_456])
+@pytest.mark.parametrize("session_id", [7, 123_456, 0])
 def test_a_session_that_is_gone_is_told(wire: Wire, topic: str, session_id: int) -> None:
     answer = wire.ask(Api.FETCH, 11, **fetch_body({topic: {0: 0}}, session_id=session_id, session_epoch=3))
     assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
