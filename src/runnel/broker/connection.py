@@ -34,6 +34,7 @@ REQUESTS_UNDER_WAY = 64  # of one connection; clients keep about five
 REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
+MAPPED = "::ffff:"  # before an address of IPv4
 PARTS_AT_ONCE = 16  # of answers, to the socket
 COPIED_SIZE = KIB  # of a part
 FETCH_KEY = Api.FETCH.to_bytes(2, "big")
@@ -92,7 +93,8 @@ class Connection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's are, without saying so
         self._transport = transport
         peer = transport.get_extra_info("peername")
-        self.host = str(peer[0]) if peer else "?"
+        # A listener for both families names IPv4 addresses in IPv6's way: they are the same clients by any listener.
+        self.host = str(peer[0]).removeprefix(MAPPED) if peer else "?"
         transport.set_write_buffer_limits(UNSENT_MARK)
         self.last_active = self._server.clock.elapsed()
         refused = self._server.admit(self)

@@ -340,6 +340,15 @@ def test_connections_of_one_address_are_counted_apart(monkeypatch, caplog):
         assert stage.server.counters.refused_connections == 1
 
 
+def test_an_address_is_the_same_by_a_listener_of_both_families(monkeypatch):
+    with room(monkeypatch, max_connections_per_ip=1) as stage:
+        first, _ = stage.connect("::ffff:10.0.0.1")
+        _, refused = stage.connect("10.0.0.1")
+        other, _ = stage.connect("2001:db8::1")
+        assert (first.host, other.host) == ("10.0.0.1", "2001:db8::1")
+        assert refused.aborted
+
+
 def test_large_requests_wait_while_memory_is_short_and_small_ones_do_not(monkeypatch):
     with room(monkeypatch, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000) as stage:
         large = ask(1, 900_000)
