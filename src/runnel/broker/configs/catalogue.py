@@ -22,6 +22,7 @@ from runnel.settings import plain_number, whole_number
 
 FACTS = Path(__file__).parent / "kafka.json"
 BROKER, TOPIC, GROUP, CLIENT_METRICS = "broker", "topic", "group", "client-metrics"
+LISTENER = "listener.name."  # what is set for one listener alone
 LARGEST = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
 
 
@@ -139,11 +140,19 @@ def treat(name: str, value: str) -> str | None:
     """A notice if this setting of the broker is ignored, None if it is honoured; InvalidSetting if it is refused."""
     if name in treatments.BROKER:  # before the catalogue is read: a start should not wait for it
         return None
-    if name.startswith("listener.name."):
-        raise InvalidSetting(name, value, f"it to be left out: {treatments.NO_SECURITY}")
+    if name.startswith(LISTENER):
+        raise InvalidSetting(name, value, f"it to be left out: {_why_not_for_a_listener(name)}")
     config = find(BROKER, name, value)
     config.check(value)
     return f"setting {name} is ignored: {config.text}"
+
+
+def _why_not_for_a_listener(name: str) -> str:
+    """Kafka takes some settings for a listener alone: those of security, and a few more."""
+    _, _, setting = name.removeprefix(LISTENER).partition(".")
+    if setting not in _facts()[BROKER] or _treatment(BROKER, setting)[1] == treatments.NO_SECURITY:
+        return treatments.NO_SECURITY
+    return f"{setting} is the same for all listeners"
 
 
 @cache

@@ -83,6 +83,11 @@ def test_names_are_read_and_what_is_ignored_is_told() -> None:
             "there is no authentication and no encryption yet)",
         ),
         (
+            {"listener.name.internal.max.connections": "5"},
+            "setting listener.name.internal.max.connections = '5' (expected it to be left out: "
+            "max.connections is the same for all listeners)",
+        ),
+        (
             {"process.roles": "controller"},
             "setting process.roles = 'controller' (expected broker: a controller alone is of no use here)",
         ),
