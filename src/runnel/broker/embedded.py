@@ -136,8 +136,10 @@ class Broker:
     async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._server = await start_server(self.data, self._configs)
-        if self._configs.get("listeners", "").endswith(":0"):  # after a restart its clients find it again
-            self._configs["listeners"] = f"PLAINTEXT://{self._server.bound[0]}"
+        # With the ports that were taken: after a restart its clients find it again.
+        asked, taken = self._server.settings.client_listeners, self._server.bound
+        at = [listener._replace(port=endpoint.port) for listener, endpoint in zip(asked, taken, strict=True)]
+        self._configs["listeners"] = ",".join(map(str, at))
         ready.set_result(None)
         await self._stop.wait()
         await self._server.stop()

@@ -55,6 +55,19 @@ def test_a_broker_goes_on_where_it_stopped():
         assert write(broker.bootstrap, "orders") == 1
 
 
+def test_a_broker_that_starts_again_has_all_its_listeners_where_they_were():
+    settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://localhost:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "advertised.listeners": "OUTSIDE://broker.example:0",
+    }
+    with runnel.Broker(settings=settings) as broker:
+        before = broker._server.bound, broker._server.endpoints
+        broker.stop()
+        broker.start()
+        assert (broker._server.bound, broker._server.endpoints) == before
+
+
 def test_a_stopped_broker_refuses_connections_and_has_no_address():
     with runnel.Broker() as broker:
         address = parsed_address(broker.bootstrap)
