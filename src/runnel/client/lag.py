@@ -42,7 +42,8 @@ class Retention(NamedTuple):
     @classmethod
     def of(cls, configs: Iterable[Config]) -> Retention:
         values = {config.name: config.value for config in configs}
-        if "delete" not in (values.get("cleanup.policy") or "delete"):
+        policy = values.get("cleanup.policy")
+        if policy is not None and "delete" not in policy:  # an empty one deletes nothing either
             return cls()
         return cls(*(int(values.get(name) or UNLIMITED) for name in ("retention.ms", "retention.bytes")))
 

@@ -93,6 +93,7 @@ def test_near_loss_begins_at_the_alert_or_with_a_loss(each, near):
         ({"retention.ms": "5", "retention.bytes": "6", "cleanup.policy": "delete"}, Retention(5, 6)),
         ({"retention.ms": "5", "retention.bytes": "6", "cleanup.policy": "compact,delete"}, Retention(5, 6)),
         ({"retention.ms": "5", "retention.bytes": "6", "cleanup.policy": "compact"}, Retention(-1, -1)),
+        ({"retention.ms": "5", "retention.bytes": "6", "cleanup.policy": ""}, Retention(-1, -1)),
         ({"retention.ms": "5"}, Retention(5, -1)),
         ({}, Retention(-1, -1)),
     ],
