@@ -173,6 +173,14 @@ def test_partitions_are_not_removed(runnel, wide):
     )
 
 
+def test_a_config_that_nobody_knows_cannot_be_unset(runnel, admin, topic):
+    admin.alter(topic, configs={"retention.ms": "7"})
+    assert runnel("topics", "alter", topic, "--unset", "retention.ms", "--unset", "retention.mss") == error(
+        f'the broker refuses a config of topic "{topic}": there is no config retention.mss', ALL_CONFIGS
+    )
+    assert [each.value for each in admin.configs([topic])[topic] if each.name == "retention.ms"] == ["7"]
+
+
 def test_a_change_of_nothing_is_wrong_usage(runnel, topic):
     result = runnel("topics", "alter", topic)
     assert (result.code, result.out) == (2, "")

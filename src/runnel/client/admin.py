@@ -27,6 +27,7 @@ from runnel.client.connection import Connection, Faults, Settings
 from runnel.client.errors import (
     MOST_PARTITIONS,
     Busy,
+    InvalidConfig,
     InvalidTopicName,
     Refused,
     UnknownPartition,
@@ -203,6 +204,8 @@ class Admin:
 
     def alter(self, name: str, *, configs: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Set some configs of a topic and let others be the broker's again; the rest stays."""
+        unset = list(unset)
+        self._require_configs(name, unset)
         changes = [
             ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
             for config, value in (configs or {}).items()
@@ -211,6 +214,13 @@ class Admin:
         resource = ConfigResource(ResourceType.TOPIC, _checked(name), incremental_configs=changes)
         asked = self.call("incremental_alter_configs", [resource])
         self.answer(asked[resource], f'changing the configs of topic "{name}"', topic=name)
+
+    def _require_configs(self, topic: str, names: list[str]) -> None:
+        """InvalidConfig if the topic has no config of a name: Kafka itself unsets whatever it is asked to."""
+        known = {config.name for config in self.configs([topic])[topic]} if names else set()
+        for name in names:
+            if name not in known:
+                raise InvalidConfig(topic, f"there is no config {name}")
 
     # --- offsets and sizes
 
