@@ -100,6 +100,9 @@ def test_internal_topics_do_not_grow(wire: Wire) -> None:
 
 def test_so_many_partitions_are_made_at_once_and_no_more(wire: Wire, topic: str) -> None:
     assert grow(wire, (topic, 10_002, None), validate_only=True) == [(topic, ErrorCode.INVALID_PARTITIONS)]
+    create_topic(wire, "another")
+    both = grow(wire, (topic, 6_001, None), ("another", 4_002, None), validate_only=True)
+    assert both == [(topic, ErrorCode.NONE), ("another", ErrorCode.INVALID_PARTITIONS)]
 
 
 def test_a_name_of_any_length_is_answered(wire: Wire) -> None:
