@@ -4,6 +4,7 @@ python run_life.py BOOTSTRAP DATA VIEWS UNTIL_CAUGHT_UP
 """
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from runnel import cli
@@ -20,7 +21,7 @@ def run(**_: object) -> None:
     with ending(is_whole=not until_caught_up) as asked:
         run_app(
             APP,
-            bootstrap,
+            nullcontext(bootstrap),
             asked,
             data=Path(data),
             views=views or None,

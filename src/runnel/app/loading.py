@@ -27,7 +27,8 @@ class NoApp(Permanent):
 def load_app(path: Path) -> App:
     """Run the file, and give the one App that it makes. Modules beside it can be imported, as when Python runs it."""
     if not path.is_file():
-        raise NoApp(str(path), "there is no such file", hint="name a Python file that makes an App")
+        what = "it is a directory" if path.is_dir() else "there is no such file"
+        raise NoApp(str(path), what, hint="name a Python file that makes an App")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise NoApp(str(path), "it is no Python file", hint="its name must end with .py")
@@ -76,7 +77,8 @@ def _said_by(ended: SystemExit) -> str:
 
 def _told(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError):
-        where = f"{error.filename}, " if error.filename != str(path) else ""
+        is_elsewhere = error.filename is not None and Path(error.filename).resolve() != path.resolve()
+        where = f"{error.filename}, " if is_elsewhere else ""
         return f"{where}line {error.lineno}: {type(error).__name__}: {error.msg}"
     return f"{_at(error, path)}{type(error).__name__}: {error}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from runnel.cli.ending import ending
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Metrics, pairs
@@ -53,7 +55,7 @@ def keep(  # noqa: PLR0913  # what people may type
     with ending(is_whole=not until_caught_up) as asked, screen(wanted=not no_screen and not log_json) as shown:
         run_app(
             app,
-            bootstrap,
+            nullcontext(bootstrap),
             asked,
             data=data,
             views=views,

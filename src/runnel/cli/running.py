@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -80,9 +81,17 @@ def alert_rules(alerts: list[str] | None, topic: str | None, command: str | None
 
 
 def run_app(
-    app: Path, bootstrap: str, asked: Ending, *, data: Path | None, shown: Screen | None = None, **how: Any
+    app: Path,
+    broker: AbstractContextManager[str],
+    asked: Ending,
+    *,
+    data: Path | None,
+    shown: Screen | None = None,
+    **how: Any,
 ) -> None:
-    """Until it is `asked` to end. The log must be set up already."""
+    """Until it is `asked` to end. The log must be set up already. The broker, which gives its address, is started when
+    the file is loaded: one that cannot be leaves nothing behind.
+    """
     # Imported here because they bring Spark: `runnel run --help` need not wait for it.
     from runnel.app.loading import load_app  # noqa: PLC0415
     from runnel.pipeline.session import prepare_session  # noqa: PLC0415
@@ -95,10 +104,11 @@ def run_app(
 
     if shown is not None and shown.is_on:
         how["report_every"] = None
-    runner = Runner(loaded, Running(bootstrap, directory_of(app, data), **how))
-    if shown is not None:
-        shown.ask = lambda: runner.progress
-    runner.run(when_started=lambda: asked.call(runner.stop))
+    with broker as bootstrap:
+        runner = Runner(loaded, Running(bootstrap, directory_of(app, data), **how))
+        if shown is not None:
+            shown.ask = lambda: runner.progress
+        runner.run(when_started=lambda: asked.call(runner.stop))
     if asked.code:
         sys.exit(asked.code)
 

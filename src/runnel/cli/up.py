@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,20 +57,12 @@ def keep(  # noqa: PLR0913  # what people may type
     log_json: LogJson = False,
 ) -> None:
     """Start a broker of our own, and run an app on it until SIGTERM or Ctrl-C."""
-    from runnel.app.local_broker import local_broker  # noqa: PLC0415
-
     alerts = alert_rules(alert, alert_topic, alert_command)
     log_of_an_app(as_json=log_json)
-    log = directory_of(app, data) / "log"
-    with (
-        ending(is_whole=not until_caught_up) as asked,
-        screen(wanted=not no_screen and not log_json) as shown,
-        local_broker(log, listen) as bootstrap,
-    ):
-        print(f"listening on {bootstrap}", flush=True)
+    with ending(is_whole=not until_caught_up) as asked, screen(wanted=not no_screen and not log_json) as shown:
         run_app(
             app,
-            bootstrap,
+            _broker(directory_of(app, data) / "log", listen),
             asked,
             data=data,
             views=views,
@@ -80,3 +75,12 @@ def keep(  # noqa: PLR0913  # what people may type
             alerts=alerts,
             shown=shown,
         )
+
+
+@contextmanager
+def _broker(log: Path, listen: str) -> Iterator[str]:
+    from runnel.app.local_broker import local_broker  # noqa: PLC0415
+
+    with local_broker(log, listen) as bootstrap:
+        print(f"listening on {bootstrap}", flush=True)
+        yield bootstrap

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,17 @@ def test_a_signal_that_comes_meanwhile_is_not_taken_for_the_file(tmp_path):
     program = f"import sys\nsys.argv[1:] = ['run', {str(path)!r}]\nfrom runnel.cli import main\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_directory_is_told_as_one(tmp_path):
+    with pytest.raises(NoApp) as raised:
+        load_app(tmp_path)
+    assert raised.value.what == f"{tmp_path}: it is a directory"
+
+
+def test_a_file_that_is_no_python_is_named_once_however_it_was_called(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text("def clicks(:\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NoApp) as raised:
+        load_app(Path("shop.py"))
+    assert raised.value.what == "shop.py: line 1: SyntaxError: invalid syntax"

@@ -74,6 +74,25 @@ def test_what_is_asked_for_is_handed_on(command, runnel, tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "there is no such file"),
+        ("app = (", "line 1: SyntaxError"),
+        ("import no_such_module", "line 1: ModuleNotFoundError"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_starts_no_broker_and_leaves_nothing(text, said, runnel, tmp_path):
+    app = tmp_path / "orders.py"
+    if text is not None:
+        app.write_text(text)
+    done = runnel("up", app, "--listen", "127.0.0.1:0")
+    assert done.code == 1
+    assert done.err.startswith(f"error: {app}: {said}")
+    assert done.out == ""
+    assert not (tmp_path / ".runnel").exists()
+
+
 def test_a_line_of_the_log_brings_its_values_as_json():
     record = logging.LogRecord("runnel", logging.INFO, "", 0, "pages: 3 rows", (), None)
     record.progress = {"in_time": 3}
