@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from runnel.app.app import App
 from runnel.app.finding import Finding, note, well
 from runnel.app.finding import told as told_as
+from runnel.app.owner import owner_of
 from runnel.errors import RunnelError
 from runnel.graph.derived import Derived
 from runnel.graph.view import View
@@ -52,16 +50,3 @@ def checkpoint(place: Place, output: Derived | View, *, is_running: bool, has_br
         names = ", ".join(str(each.relative_to(found.path)) for each in torn)
         return note(what, f"lost by half: {names}", "nothing: the next start mends it, and repeats a batch")
     return well(what, f"at batch {found.last_done}, whole{belongs}")
-
-
-def owner_of(lock: Path) -> str | None:
-    """The process that has the directory; None if nobody does."""
-    with suppress(FileNotFoundError):
-        descriptor = os.open(lock, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "of another"
-        finally:
-            os.close(descriptor)
-    return None

@@ -1,7 +1,7 @@
 """A broker of our own beside an app, as a process: it goes on answering while the app's Python is busy.
 
 It ends with the app, however that one ends: it watches a pipe from the app's process. If it ends by itself, it is
-started again, at the same address.
+started again, at the same address. A log that another process serves already is refused before anything is started.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from runnel.app.owner import owner_of
 from runnel.broker.running import ENDS_WITH_STDIN
-from runnel.errors import Permanent
+from runnel.errors import DirectoryOwned, Permanent
 from runnel.files import make_directories
+from runnel.log.directory import LOCK_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -28,16 +30,18 @@ PAUSE = 1.0  # seconds, before one that ended is started again
 
 
 class BrokerDidNotStart(Permanent):
+    """What kept it is told by itself, on the stderr of both."""
+
     def __init__(self, said: str) -> None:
-        super().__init__(
-            f"the broker did not start: {said}", hint="`runnel broker start` with the same options tells more"
-        )
+        super().__init__(f"the broker did not start: {said}")
 
 
 @contextmanager
 def local_broker(data: Path, listen: str) -> Iterator[str]:
     """The address of a broker that runs inside of the block."""
     make_directories(str(data.parent))
+    if (owner := owner_of(data / LOCK_FILE)) is not None:
+        raise DirectoryOwned(str(data), int(owner) if owner.isdigit() else None)
     process = start(data, listen)
     keeper = None
     try:
@@ -103,7 +107,7 @@ def _wait_for(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.startswith(READY):
-        raise BrokerDidNotStart(line.strip() or "it ended at once, see above")
+        raise BrokerDidNotStart(line.strip() or "the reason stands above")
     return line.removeprefix(READY).strip()
 
 

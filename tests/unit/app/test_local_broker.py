@@ -10,7 +10,7 @@ import pytest
 
 from runnel.app.local_broker import local_broker
 from runnel.client import Admin
-from runnel.errors import UnusableDirectory
+from runnel.errors import DirectoryOwned, UnusableDirectory
 from tests.abuse.broker_process import wait_until
 
 OWNER = """
@@ -70,3 +70,13 @@ def test_one_that_ends_is_started_again_at_its_address(tmp_path, caplog):
         second = owner_of(data)
     assert not is_there(int(second))
     assert "the broker ended with code -9" in caplog.text
+
+
+def test_a_log_that_is_served_already_is_refused_before_anything_starts(tmp_path, capfd):
+    data = tmp_path / "log"
+    with local_broker(data, "127.0.0.1:0") as bootstrap:
+        capfd.readouterr()
+        with pytest.raises(DirectoryOwned) as refused, local_broker(data, bootstrap):
+            pass
+        assert refused.value.pid == int(owner_of(data))
+        assert capfd.readouterr().err == ""
