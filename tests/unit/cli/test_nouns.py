@@ -51,3 +51,23 @@ def test_a_noun_has_its_own_help(runnel):
     assert result.code == 0
     assert result.out.startswith("Usage: runnel topics [OPTIONS] COMMAND [ARGS]...")
     assert "--install-completion" not in result.out
+
+
+@pytest.mark.parametrize("group", [(), ("capture",), ("transactions",)])
+def test_a_list_of_commands_tells_each_by_a_whole_sentence(group, runnel):
+    listed = runnel(*group, "--help").out.partition("Commands:\n")[2]
+    assert listed
+    assert "..." not in listed
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("topic", "'topics'"), ("veiw", "'view'"), ("roll", "'rollback'"), ("rebuidl", "'rebuild'")]
+)
+def test_a_noun_that_is_mistyped_is_told_with_what_was_meant(typed, meant, runnel):
+    done = runnel(typed, "list")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith(f"Error: No such command {typed!r}. Did you mean {meant}")
+
+
+def test_a_noun_that_is_like_no_other_is_told_without_a_guess(runnel):
+    assert runnel("xyzzy").err.splitlines()[-1] == "Error: No such command 'xyzzy'."
