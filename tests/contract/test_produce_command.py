@@ -67,6 +67,15 @@ def test_a_key_stands_before_the_separator(runnel, bootstrap, topic):
     assert pairs(bootstrap, topic) == [(b"k", b"v::w"), (b"", b"")]
 
 
+def test_a_compacted_topic_refuses_what_has_no_key_and_it_is_told_how_to_give_one(runnel, topic):
+    compacted = f"{topic}-compacted"
+    assert runnel("topics", "create", compacted, "--config", "cleanup.policy=compact").code == 0
+    result = runnel("produce", compacted, stdin=b"a\nb\n")
+    assert (result.code, result.out) == (1, "")
+    assert "hint: if the topic is compacted, as that of a table, its records need keys" in result.err
+    assert runnel("produce", compacted, "--key-separator", ":", stdin=b"k:a\n").code == 0
+
+
 def test_a_bad_line_is_told_with_its_number_and_what_was_written(runnel, bootstrap, topic):
     result = runnel("produce", topic, "--key-separator", ":", stdin=b"a:1\nb:2\nc\nd:4\n")
     assert result == (

@@ -47,6 +47,8 @@ HINTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the permission",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the permission",
     KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster what it allows",
+    KafkaError.INVALID_RECORD: "if the topic is compacted, as that of a table, its records need keys: "
+    "`runnel produce` has --key-separator, and --key",
 }
 LATE = frozenset(
     {
