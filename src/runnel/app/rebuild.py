@@ -83,7 +83,8 @@ class Rebuilt(NamedTuple):
     def __str__(self) -> str:
         of_the_old = f"{freed(self.old_bytes)} {'kept for a rollback' if self.is_kept else 'freed'}"
         gone = f", {self.gone:,} gone" if self.gone else ""
-        return f"{self.in_time:,} rows, {self.late:,} late, {self.rejected:,} rejected{gone}; {of_the_old}"
+        rows = "1 row" if self.in_time == 1 else f"{self.in_time:,} rows"
+        return f"{rows}, {self.late:,} late, {self.rejected:,} rejected{gone}; {of_the_old}"
 
 
 class Rebuild:
@@ -301,6 +302,7 @@ class Rebuild:
         not read before. NotRebuilt if the log does not reach so far, or if it cannot be told how far the view is.
         """
         with self._place.kafka.cluster() as cluster:
+            cluster.reach()
             there = {topic for topic in cluster.all_topics() if any(topic in each for each in self._inputs)}
             latest = positions.latest(cluster, [place for each in there for place in cluster.topic(each).places])
         for topic in sorted(there | set(_of_topics(shown))):

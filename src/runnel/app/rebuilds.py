@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from runnel.app.progress import size
 from runnel.errors import Permanent
 from runnel.files import DISK, DiskFiles, Lock, make_directories, replace_file
 from runnel.graph.derived import Derived
@@ -181,4 +182,4 @@ def size_of(directory: Path) -> int:
 
 
 def freed(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB of checkpoint and state"
+    return f"{size(count)} of checkpoint and state"

@@ -128,9 +128,10 @@ class Replay:
 
     def _check_records(self) -> None:
         """What others wrote to the topic would stand among what is replayed."""
-        if self._is_begun(self._output.name):
-            return
         with self._place.kafka.cluster() as cluster:
+            cluster.reach()
+            if self._is_begun(self._output.name):
+                return
             try:
                 places = cluster.topic(self._output.to, fresh=True).places
             except UnknownTopic:

@@ -45,5 +45,5 @@ def make(  # noqa: PLR0913  # what people may type
     chosen = dict(pairs(settings or (), "--set"))
     log_of_an_app(as_json=log_json)
     running = Running(bootstrap, directory_of(app, data), views, master=master, settings=chosen, skip_gone=skip_gone)
-    done = made_by(lambda: Rebuild(load_app(app), name, running, keep=keep, partitions=partitions))
+    done = made_by(lambda: Rebuild(load_app(app), name, running, keep=keep, partitions=partitions), running.data)
     print(f"{name} was rebuilt: {done}")

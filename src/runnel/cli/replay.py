@@ -39,7 +39,7 @@ def make(  # noqa: PLR0913  # what people may type
     log_of_an_app(as_json=log_json)
     running = Running(bootstrap, directory_of(app, data), views, master=master, settings=chosen, skip_gone=skip_gone)
     try:
-        done = made_by(lambda: Replay(load_app(app), name, running, start=start, to=topic))
+        done = made_by(lambda: Replay(load_app(app), name, running, start=start, to=topic), running.data)
     except InvalidFrom as error:
         raise typer.BadParameter(str(error), param_hint="'--from'") from None
     print(f"{name} was replayed into {topic}: {done}")

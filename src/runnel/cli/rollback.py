@@ -39,5 +39,5 @@ def back(  # noqa: PLR0913  # what people may type
     if discard:
         print(f"{name}: {freed(remove(load_app(app), name, running))} freed")
         return
-    done = made_by(lambda: Rebuild(load_app(app), name, running, back=True))
+    done = made_by(lambda: Rebuild(load_app(app), name, running, back=True), running.data)
     print(f"{name} is rolled back: {done}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -67,6 +68,11 @@ def directory_of(app: Path, data: Path | None) -> Path:
     return (data or app.parent / ".runnel").resolve()
 
 
+def log_of(directory: Path) -> Path:
+    """Of the broker that `runnel up` starts."""
+    return directory / "log"
+
+
 def alert_rules(alerts: list[str] | None, topic: str | None, command: str | None) -> tuple[AlertRule, ...]:
     """What was asked for on the command line."""
     if not alerts:
@@ -104,8 +110,9 @@ def run_app(
 
     if shown is not None and shown.is_on:
         how["report_every"] = None
-    with broker as bootstrap:
-        runner = Runner(loaded, Running(bootstrap, directory_of(app, data), **how))
+    directory = directory_of(app, data)
+    with broker as bootstrap, _told_where_the_log_is(directory):
+        runner = Runner(loaded, Running(bootstrap, directory, **how))
         if shown is not None:
             shown.ask = lambda: runner.progress
         runner.run(when_started=lambda: asked.call(runner.stop))
@@ -121,14 +128,29 @@ class Work(Protocol):
     def stop(self) -> object: ...
 
 
-def made_by(begin: Callable[[], Work]) -> object:
+def made_by(begin: Callable[[], Work], directory: Path) -> object:
     """What it has made. If it is ended by a signal, so is the program."""
-    with ending(is_whole=False) as asked:
+    with ending(is_whole=False) as asked, _told_where_the_log_is(directory):
         work = begin()
         done = work.run(when_started=lambda: asked.call(work.stop))
     if done is None:
         sys.exit(asked.code)
     return done
+
+
+@contextmanager
+def _told_where_the_log_is(directory: Path) -> Iterator[None]:
+    """Whoever has used `runnel up` has no broker once the app has ended, and the log is still there."""
+    from runnel.client.errors import Unreachable  # noqa: PLC0415  # it brings a client
+
+    try:
+        yield
+    except Unreachable as error:
+        log = log_of(directory)
+        if log.is_dir():
+            serving = f"`runnel broker start --data {shlex.quote(str(log))}`"
+            error.hint = f"the broker of `runnel up` ends with the app: {serving} serves its log; else {error.hint}"
+        raise
 
 
 def log_of_an_app(*, as_json: bool) -> None:

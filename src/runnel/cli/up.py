@@ -27,6 +27,7 @@ from runnel.cli.running import (
     Views,
     alert_rules,
     directory_of,
+    log_of,
     log_of_an_app,
     run_app,
 )
@@ -62,7 +63,7 @@ def keep(  # noqa: PLR0913  # what people may type
     with ending(is_whole=not until_caught_up) as asked, screen(wanted=not no_screen and not log_json) as shown:
         run_app(
             app,
-            _broker(directory_of(app, data) / "log", listen),
+            _broker(log_of(directory_of(app, data)), listen),
             asked,
             data=data,
             views=views,

@@ -9,8 +9,9 @@ import pytest
 
 from runnel import App, Broker, Reading
 from runnel.app import rebuild as rebuild_module
-from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild
+from runnel.app.rebuild import FOLLOWED, NotRebuilt, Rebuild, Rebuilt
 from runnel.app.runner import Running, place_of
+from runnel.client import Unreachable
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.errors import DiskFull, OtherMaker
@@ -230,3 +231,18 @@ def test_a_store_that_is_away_for_a_while_does_not_end_a_rebuild(rebuild, monkey
     waits = [each.getMessage() for each in caplog.records if "waits, and goes on by itself" in each.getMessage()]
     assert len(waits) == 1
     assert "connection refused" in waits[0]
+
+
+def test_what_came_of_it_is_told_in_units_that_fit():
+    assert str(Rebuilt(1, 0, 2, 0, 38_400, is_kept=True)) == (
+        "1 row, 0 late, 2 rejected; 37.5 KiB of checkpoint and state kept for a rollback"
+    )
+    assert str(Rebuilt(9, 0, 0, 0, 3 * 2**20, is_kept=False)).endswith("; 3.0 MiB of checkpoint and state freed")
+
+
+def test_a_broker_that_does_not_answer_is_told_and_not_waited_for(broker, running, monkeypatch):
+    rebuild = Rebuild(shop("clicks"), VIEW, running)
+    broker.stop()
+    monkeypatch.setattr("runnel.client.cluster.Cluster.settled", lambda *_: pytest.fail("it is waited for"))
+    with pytest.raises(Unreachable):
+        rebuild.run()

@@ -57,3 +57,21 @@ def test_a_replay_that_makes_no_sense(runnel, app, arguments):
 
 def test_partitions_are_a_number_above_0(runnel, app):
     assert runnel("rebuild", "pages", app, "--partitions", "0").code == 2
+
+
+@pytest.fixture
+def nobody_waits(monkeypatch):
+    """For a broker that does not answer."""
+    monkeypatch.setattr("runnel.client.cluster.Cluster.settled", lambda *_: pytest.fail("it is waited for"))
+
+
+@pytest.mark.usefixtures("nobody_waits")
+def test_where_no_broker_answers_the_log_of_an_app_that_was_up_is_named(runnel, app):
+    replay = ("replay", "stays", app, "--from", "1d", "--to-topic", "x", "--bootstrap", "127.0.0.1:1")
+    _, _, before = runnel(*replay)
+    assert "\nhint: start one with `runnel broker start`, or give the address of another\n" in before
+    log = app.parent / ".runnel" / "log"
+    log.mkdir(parents=True)
+    code, _, err = runnel(*replay)
+    assert code == 1
+    assert f"`runnel broker start --data {log}` serves its log" in err
