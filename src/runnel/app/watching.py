@@ -82,12 +82,17 @@ class Watching:
         self._positions = GroupPositions(self._cluster, {name: place.id_of(name) for name in self._known})
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="runnel-watch", daemon=True)
-        self.progress = self._empty()
+        self._found: AppProgress | None = None
         self.looked = time.monotonic()
 
     @property
     def is_begun(self) -> bool:
         return self._thread.ident is not None
+
+    @property
+    def progress(self) -> AppProgress:
+        """As of the last look; before the first one, how long Spark has been starting already."""
+        return self._found or self._empty()
 
     def start(self, queries: Sequence[Watched]) -> None:
         self._queries = queries  # looked at anew each time: another may take the place of one
@@ -113,11 +118,11 @@ class Watching:
         queries = tuple(self._seen(query, now) for query in self._queries)
         found = AppProgress(self._place.app, self._clock.now(), now, queries, _free(self._place.directory))
         events = self._alerts.look(found)
-        self.progress = replace(found, alerts=self._alerts.active)
+        self._found = replace(found, alerts=self._alerts.active)
         self._telling.tell(events)
         self._positions.commit(reached.values(), now)
         self.looked = time.monotonic()
-        return self.progress
+        return self._found
 
     # --- inside
 
@@ -128,7 +133,7 @@ class Watching:
 
     def _empty(self) -> AppProgress:
         queries = tuple(QueryProgress(name) for name in self._known)
-        return AppProgress(self._place.app, self._clock.now(), 0.0, queries)
+        return AppProgress(self._place.app, self._clock.now(), self._now, queries)
 
     def _watch(self) -> None:
         while not self._ending.wait(LOOK_EVERY):

@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, Group, Rend
 from rich.live import Live
 from rich.text import Text
 
-from runnel.app.progress import AppProgress, QueryProgress, size
+from runnel.app.progress import AppProgress, QueryProgress, State, size
 from runnel.cli.durations import as_duration
 from runnel.cli.values import printable
 
@@ -84,7 +84,9 @@ def lines_of(progress: AppProgress, width: int, height: int) -> list[Text]:
 
 def _head(progress: AppProgress) -> Text:
     disk = "" if progress.disk_free is None else f"{GAP}{size(progress.disk_free)} free on disk"
-    return Text(f"{progress.app}{GAP}runs for {as_duration(int(progress.running) * 1000)}{disk}", "bold green")
+    is_starting = bool(progress.queries) and all(query.state is State.BEGINS for query in progress.queries)
+    doing = "has been starting for" if is_starting else "runs for"
+    return Text(f"{progress.app}{GAP}{doing} {as_duration(int(progress.running) * 1000)}{disk}", "bold green")
 
 
 def _table(progress: AppProgress, width: int) -> list[str]:

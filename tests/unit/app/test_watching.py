@@ -282,3 +282,9 @@ def test_a_defect_of_the_watch_is_told_and_does_not_end_it(watch, query, caplog,
     monkeypatch.setattr(query, "reached", lambda: 1 / 0)
     watching._look_safely()
     assert "the watch over the app failed" in caplog.text
+
+
+def test_before_the_first_look_it_tells_for_how_long_it_has_been_starting(watch, query, clock):
+    watching = watch(query)
+    clock.advance(12_000)
+    assert watching.progress.running == 12

@@ -53,6 +53,12 @@ def test_a_wide_terminal_shows_all():
     ]
 
 
+def test_an_app_that_starts_says_for_how_long_already():
+    starting = AppProgress("shop", 1_767_225_600_000, 12.3, (QueryProgress("long_stays"), QueryProgress("pages")))
+    assert shown(progress=starting)[0] == "shop  has been starting for 12 s"
+    assert shown(progress=AppProgress("shop", 1_767_225_600_000, 12.3, QUERIES))[0] == "shop  runs for 12 s"
+
+
 def test_captures_stand_above_the_queries():
     captures = (CaptureProgress("shop", "reads tables", 1_200, 48.0),)
     assert shown(progress=AppProgress("shop", 0, 65, QUERIES, captures=captures))[1] == (
