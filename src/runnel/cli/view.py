@@ -128,7 +128,7 @@ def _list(views: Views, address: str, as_json: bool) -> None:
     if as_json:
         print_json(told)
     elif not told:
-        print(f"no views in {shown(address)}")
+        print(f"no views in {shown(address)}: --views names another place")
     else:
         rows = [(each["view"], each["rows"], ", ".join(each["key"]), _ago(each["changed"])) for each in told]
         print_table(["view", "rows", "key", "last change"], rows)

@@ -139,9 +139,10 @@ class ViewTaken(Permanent):
 class UnknownView(Permanent, KeyError):
     def __init__(self, store: str, view: str, known: Sequence[str]) -> None:
         there = ", ".join(known) if known else "none yet"
+        wrong = "the name" if known else "the address, which is the app's data directory or its database"
         super().__init__(
             f"the store {store} has no view {view!r}; it has: {there}",
-            hint="see to the name, or start the app that keeps the view",
+            hint=f"see to {wrong}, or start the app that keeps the view",
         )
         self.store = store
         self.view = view

@@ -187,7 +187,7 @@ def test_without_a_name_the_views_are_listed(runnel, data, amounts):
 
 def test_a_directory_without_views_says_so(runnel, tmp_path):
     result = runnel("view", "--views", tmp_path / "nothing")
-    assert (result.code, result.out) == (0, f"no views in {tmp_path}/nothing\n")
+    assert (result.code, result.out) == (0, f"no views in {tmp_path}/nothing: --views names another place\n")
 
 
 def test_views_are_looked_for_where_the_environment_says(runnel, data, monkeypatch):
