@@ -66,10 +66,11 @@ def check_body(body: object, inputs: tuple[Input, ...], where: str) -> None:
     try:
         inspect.signature(body).bind(*inputs)
     except TypeError as error:
+        given = "the input" if len(inputs) == 1 else f"the {len(inputs)} inputs"
         raise InvalidDeclaration(
             where,
             "the body",
-            f"does not take the {len(inputs)} inputs of the decorator: {error}",
+            f"does not take {given} of the decorator: {error}",
             hint="one parameter for each input, in the same order",
         ) from None
 

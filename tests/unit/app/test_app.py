@@ -316,7 +316,7 @@ def test_a_body_that_takes_other_inputs(app, clicks):
         return one
 
     assert refused(lambda: app.view(clicks, key="page")(pages)) == (
-        "view \"pages\": the body does not take the 1 inputs of the decorator: missing a required argument: 'two' "
+        "view \"pages\": the body does not take the input of the decorator: missing a required argument: 'two' "
         "(one parameter for each input, in the same order)"
     )
 
