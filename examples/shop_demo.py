@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,7 +55,8 @@ COLUMNS = {
 HISTORY = 20_000  # clicks that are there before the app starts, with their orders and payments
 SECONDS = 30  # of live traffic before the app is killed
 LIVE = 300  # clicks that the view must count after it came back
-PATIENCE = 300  # seconds that may pass before the demo gives up
+PATIENCE = 300  # seconds that may pass without a sign of the app before the demo gives up
+LONGEST = 1_800  # and with signs, as on a machine that is busy with other things
 LOOK_EVERY = 0.5
 MINUTES = 5  # of the view, that are shown
 SHOWN = 10  # broken promises
@@ -96,6 +98,7 @@ class Demo:
     tell: Callable[[str], object]
     sums: dict[str, Sum] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
+    stuck: str = ""
     doing: str = ""
 
     def run(self, *, keeps_running: bool = False) -> None:
@@ -223,12 +226,19 @@ class Demo:
         self.wait(lambda: self.clicks_counted() >= counted)
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        until = time.monotonic() + PATIENCE
+        """A slow machine breaks no promise: as long as the app writes something, it is waited for."""
+        began = moved = time.monotonic()
+        sign = last_write(self.app.data)
         while not condition():
             if self.app.has_ended:
                 raise Stuck(f"the app has ended: {last_lines(self.app.log)}")
-            if time.monotonic() > until:
-                raise Stuck(f"nothing came of it within {PATIENCE} seconds: {self.doing}")
+            now, found = time.monotonic(), last_write(self.app.data)
+            if found != sign:
+                sign, moved = found, now
+            if now - moved > PATIENCE:
+                raise Stuck(f"the app has written nothing for {PATIENCE} seconds: {self.doing}")
+            if now - began > LONGEST:
+                raise Stuck(f"nothing came of it within {LONGEST // 60} minutes: {self.doing}")
             time.sleep(LOOK_EVERY)
 
 
@@ -257,6 +267,15 @@ def origin(record: Received) -> Place:
 def told_by(record: Received) -> str:
     """The query that put it aside."""
     return (dict(record.headers)["runnel.query"] or b"").decode()
+
+
+def last_write(folder: Path) -> int:
+    """When something below it was written, in nanoseconds; 0 if there is nothing."""
+    last = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # it is gone
+            last = max(last, path.stat().st_mtime_ns)
+    return last
 
 
 def last_lines(log: Path) -> str:
@@ -324,6 +343,12 @@ def how_to_look(demo: Demo) -> str:
 
 
 def failure(demo: Demo, folder: Path) -> str:
+    if demo.stuck:
+        return f"""
+[bold red]The demo cannot go on[/]
+  {escape(demo.stuck)}
+
+Data and logs were kept: {folder}"""
     sentences = "\n".join(f"  {escape(sentence)}" for sentence in demo.broken[:SHOWN])
     more = f"\n  and {len(demo.broken) - SHOWN} more" if len(demo.broken) > SHOWN else ""
     return f"""
@@ -385,20 +410,20 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 demo.run(keeps_running=options.keep)
             except Stuck as stuck:
-                demo.broken.append(str(stuck))
+                demo.stuck = str(stuck)
             except RunnelError as error:
                 demo.broken.append(f"{demo.doing}: {error}")
             except KeyboardInterrupt:
                 app.kill()
                 is_interrupted = True
-            if not is_interrupted and not demo.broken:
+            if not is_interrupted and not demo.broken and not demo.stuck:
                 console.print(shown(demo))
                 if options.picture:
                     keep_picture(options.picture, demo)
     if is_interrupted:
         remove(folder)
         return 0 if options.keep else INTERRUPTED
-    if demo.broken:
+    if demo.broken or demo.stuck:
         console.print(failure(demo, folder))
         return 1
     console.print(summary(demo))

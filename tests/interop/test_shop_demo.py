@@ -193,3 +193,56 @@ def test_the_check_notices_a_customer_who_has_moved_away(demo):
     demo.customers.rows = {(1, "Anne", "SE")}
     demo.check()
     assert demo.broken == ["norwegian_customers has (1, 'Anne', 'NO'), which the database has not"]
+
+
+class Clock:
+    """A minute passes with each look; what the app does in it is `each_minute`."""
+
+    def __init__(self, each_minute):
+        self.minutes = 0
+        self._each_minute = each_minute
+
+    def monotonic(self):
+        return self.minutes * 60.0
+
+    def sleep(self, _):
+        self.minutes += 1
+        self._each_minute(self.minutes)
+
+
+@dataclass
+class Quiet:
+    """An app that neither ends nor says anything."""
+
+    data: Path
+    has_ended: bool = False
+
+
+def test_an_app_that_is_slow_is_waited_for_as_long_as_it_writes(demo, tmp_path, monkeypatch):
+    clock = Clock(lambda minute: (tmp_path / "offsets").mkdir() if minute == 4 else None)
+    monkeypatch.setattr("shop_demo.time", clock)
+    demo.app = Quiet(tmp_path)
+    demo.wait(lambda: clock.minutes == 8)
+    assert clock.minutes == 8
+
+
+def test_an_app_that_writes_nothing_is_given_up_and_breaks_no_promise(demo, tmp_path, monkeypatch):
+    import shop_demo  # noqa: PLC0415
+
+    monkeypatch.setattr("shop_demo.time", Clock(lambda _: None))
+    demo.app = Quiet(tmp_path)
+    demo.doing = "Spark starts"
+    with pytest.raises(shop_demo.Stuck, match="written nothing for 300 seconds: Spark starts") as stuck:
+        demo.wait(lambda: False)
+    demo.stuck = str(stuck.value)
+    assert "Broken promises" not in shop_demo.failure(demo, tmp_path)
+    assert "Spark starts" in shop_demo.failure(demo, tmp_path)
+
+
+def test_an_app_that_writes_for_ever_and_gets_nowhere_is_given_up(demo, tmp_path, monkeypatch):
+    import shop_demo  # noqa: PLC0415
+
+    monkeypatch.setattr("shop_demo.time", Clock(lambda minute: (tmp_path / str(minute)).touch()))
+    demo.app = Quiet(tmp_path)
+    with pytest.raises(shop_demo.Stuck, match="nothing came of it within 30 minutes"):
+        demo.wait(lambda: False)
