@@ -111,8 +111,9 @@ class Source(Protocol):
 
     def close(self) -> None: ...
 
-    def remove(self) -> None:
-        """Take back what `prepare` made: nothing of ours is left in the database."""
+    def remove(self) -> bool:
+        """Take back what `prepare` made: nothing of ours is left in the database. False if there was nothing."""
+        ...
 
 
 def recognize(source: Source, position: Position, tables: Collection[str] = ()) -> None:

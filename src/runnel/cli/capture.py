@@ -172,10 +172,13 @@ def remove(
             cluster.reach()
             _refuse_other(name, source, read_state(cluster, name), is_any=force)
             Transaction(cluster, topic_of(name)).init()  # a copy that still runs is fenced, and writes nothing more
-            source.remove()
+            was_there = source.remove()
             for topic in (topic_of(name), signals_topic(name)):
                 with suppress(UnknownTopic):
                     admin.delete(topic)
+                    was_there = True
+            if not was_there:
+                raise NothingCaptured(name)
     finally:
         source.close()
     print(f'removed capture "{name}"')

@@ -113,6 +113,8 @@ def test_a_capture_runs_tells_how_far_it_is_and_is_removed(broker, path, run):
     connection.close()
     code, _, err = run(broker, "status", "typed")
     assert (code, err.splitlines()[0]) == (1, 'error: there is no capture "typed"')
+    code, out, err = run(broker, "remove", "typed", path)
+    assert (code, out, err.splitlines()[0]) == (1, "", 'error: there is no capture "typed"')
 
 
 @pytest.mark.parametrize("way", [INITIAL, BY_CHUNKS], ids=["at-one-position", "by-chunks"])

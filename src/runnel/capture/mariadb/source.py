@@ -169,8 +169,9 @@ class MariadbSource:
         self._chunks.close()
         self._definitions.close()
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         """Nothing of ours is in the database."""
+        return False
 
     # --- inside
 

@@ -332,17 +332,22 @@ class Readiness:
             )
         return Slot(lsn_number(confirmed), lsn_number(restart))
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
+        """The slot and the publication, unless an administrator made them. False if there was neither."""
+        was_there = False
         if not self._given_slot:
             with durable("capture.postgres.remove"):
-                self._connection.execute(
+                dropped = self._connection.execute(
                     "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
                     [self._slot],
                 )
+            was_there = dropped.rowcount > 0
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is not None and found[0] and not self._given_publication:
             with durable("capture.postgres.remove"):
                 self._connection.execute(f"DROP PUBLICATION {identifier(self._publication)}".encode())
+            was_there = True
+        return was_there
 
     def _create_publication(self, tables: Sequence[ListedTable]) -> None:
         # In a key, a generated column that is not published would make updates fail.

@@ -245,11 +245,11 @@ class PostgresSource:
         self._definitions_now.close()
         self._chunks.close()
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         with self._connected() as connection:
             self._end_former_reader(connection)
             try:
-                self._readiness(connection).remove()
+                return self._readiness(connection).remove()
             except psycopg.errors.ObjectInUse as error:
                 raise SlotInUse(self._address.shown, self._slot, " ".join(str(error).split())) from error
 

@@ -100,14 +100,17 @@ class Keeping:
             if found.rowcount < TRIMMED_AT_ONCE:
                 return
 
-    def remove(self) -> None:
-        """Everything of this capture's: nothing is left."""
+    def remove(self) -> bool:
+        """Everything of this capture's: nothing is left. False if there was nothing."""
+        was_there = False
         with durable("capture.sqlite.remove"), writing(self._connection):
             for kind in ("trigger", "table"):
                 found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = ?", [kind]).fetchall()
                 for (name,) in found:
                     if self._names.has(kind, name):
                         self._connection.execute(f"DROP {kind.upper()} {quoted_name(name)}")
+                        was_there = True
+        return was_there
 
     # --- inside
 

@@ -148,9 +148,9 @@ class SqliteSource:
         with told(self._path):
             return self._keeping.is_made()
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         with told(self._path):
-            self._keeping.remove()
+            return self._keeping.remove()
 
     # --- inside
 

@@ -166,11 +166,11 @@ def test_what_was_made_is_removed_without_a_trace(database: Database):
     database.run("CREATE TABLE t(id int PRIMARY KEY)")
     source = database.source()
     source.prepare()
-    source.remove()
+    assert source.remove()
     name = f"runnel_{database.schema}"
     assert database.ask(f"SELECT FROM pg_replication_slots WHERE slot_name = '{name}'") == []
     assert database.ask(f"SELECT FROM pg_publication WHERE pubname = '{name}'") == []
-    source.remove()
+    assert not source.remove()
 
 
 def test_a_slot_whose_log_was_removed_is_refused_and_a_restart_keeps_the_rest():
