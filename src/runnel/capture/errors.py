@@ -34,6 +34,8 @@ from collections.abc import Sequence
 
 from runnel.errors import Permanent, Transient
 
+ANY_SCHEMA = r".*\."  # before a name that was given without one
+
 
 class DatabaseBusy(Transient):
     def __init__(self, database: str, seconds: float) -> None:
@@ -76,7 +78,7 @@ class TableMissing(Permanent):
     def __init__(self, wanted: str, database: str, known: list[str]) -> None:
         shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
         super().__init__(
-            f'database {database} has no table "{wanted}"',
+            f'database {database} has no table "{_as_typed(wanted)}"',
             hint=f"it has {shown}" if known else "it has no tables: make them first",
         )
         self.wanted = wanted
@@ -165,11 +167,8 @@ class InvalidName(Permanent):
 
 
 class InvalidChoice(Permanent):
-    def __init__(self, what: str, given: str, reason: str) -> None:
-        super().__init__(
-            f'{what} "{given}" cannot be used: {reason}',
-            hint=r"it is a regular expression for whole names, such as main\.orders or public\.order.*",
-        )
+    def __init__(self, what: str, given: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f'{what} "{_as_typed(given)}" cannot be used: {reason}', hint=hint)
         self.given = given
 
 
@@ -258,3 +257,8 @@ class ModeUnknown(Permanent):
         super().__init__(f'a capture of {kind} has no {option} "{given}"', hint=f"it has {', '.join(known)}")
         self.option = option
         self.given = given
+
+
+def _as_typed(expression: str) -> str:
+    """A name without a schema is looked for in any: who typed it did not type that."""
+    return expression.removeprefix(ANY_SCHEMA)

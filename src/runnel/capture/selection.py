@@ -19,12 +19,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import re2  # type: ignore[import-untyped]
 
-from runnel.capture.errors import InvalidChoice
+from runnel.capture.errors import ANY_SCHEMA, InvalidChoice
 from runnel.capture.forms import STRING, quoted
 from runnel.capture.tables import Column, Form, Row, Table, TableId
 
 RowFilter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 OF_ANY_CASE = "(?i)"
+HINTS = {
+    "table": r"it is a regular expression for whole names, such as main\.orders or public\.order.*",
+    "column": r"it is a regular expression for whole names, such as orders\.total or public\.orders\.t.*",
+}
 
 
 class Hiding(Protocol):
@@ -104,7 +108,7 @@ class Selection:
         ]
         for what, expression, known in given:
             if not any(self._fits(expression, name) for name in known):
-                raise InvalidChoice(what, expression, f"no {what} that is captured fits it")
+                raise InvalidChoice(what, expression, f"no {what} that is captured fits it", hint=HINTS.get(what, ""))
 
     def of(self, table: Table) -> Selected:
         name = str(table.id)
@@ -161,11 +165,11 @@ class Selection:
 
 def table_expression(given: str) -> str:
     """As people name a table: a name without a schema is one of any."""
-    return given if "." in given else rf".*\.{given}"
+    return given if "." in given else f"{ANY_SCHEMA}{given}"
 
 
 def column_expression(given: str) -> str:
-    return given if given.count(".") > 1 else rf".*\.{given}"
+    return given if given.count(".") > 1 else f"{ANY_SCHEMA}{given}"
 
 
 def masked(given: str) -> tuple[str, Masked]:
@@ -183,7 +187,7 @@ def compiled(what: str, expression: str) -> Any:
         return re2.compile(f"{OF_ANY_CASE}{expression}", options)
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        raise InvalidChoice(what, expression, reason) from None
+        raise InvalidChoice(what, expression, reason, hint=HINTS.get(what, "")) from None
 
 
 def place_of(table: Table, column: str, what: str) -> int:
@@ -191,4 +195,4 @@ def place_of(table: Table, column: str, what: str) -> int:
         if each.name == column:
             return place
     known = ", ".join(each.name for each in table.columns)
-    raise InvalidChoice(what, column, f"table {table.id} has {known}")
+    raise InvalidChoice(what, column, f"table {table.id} has {known}", hint="name one of these, as it is written there")

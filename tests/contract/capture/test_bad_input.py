@@ -96,10 +96,13 @@ def test_what_makes_no_sense_ends_with_2(run, path, words, told):
     [
         (["--slot", "mine"], 'error: a capture of sqlite has no option "slot"\nhint: leave it out\n'),
         (["--decimals", "string"], 'error: a capture of sqlite has no option "decimals"\nhint: leave it out\n'),
-        (["--outbox", "events"], 'has no table ".*\\.events"\nhint: it has main.orders\n'),
+        (["--outbox", "events"], 'has no table "events"\nhint: it has main.orders\n'),
         (["--outbox", "orders"], 'column of the outbox "aggregatetype" cannot be used: table main.orders sends id, '),
         (["--outbox", "orders", "--outbox-topic", "x"], 'error: topic of the outbox "x" cannot be used: '),
         (["--where", "orders:city = Graz"], 'error: column of a condition "city" cannot be used: '),
+        (["--where", "orders:city = Graz"], "\nhint: name one of these, as it is written there\n"),
+        (["--mask", "orders.city"], 'error: column "orders.city" cannot be used: no column that is captured fits it\n'),
+        (["--mask", "orders.city"], "hint: it is a regular expression for whole names, such as orders\\.total or "),
     ],
 )
 def test_what_does_not_fit_the_database_ends_with_1(run, path, words, told):
@@ -344,7 +347,7 @@ def test_the_password_of_the_environment_counts_and_is_not_told(run, maria, monk
 def test_a_table_that_mariadb_does_not_have_is_told_with_those_that_it_has(run, maria):
     code, said, _ = run("run", "x", maria.url, "--tables", "order")
     assert (code, f"\nhint: it has {maria.schema}.orders\n" in said) == (1, True)
-    assert 'has no table ".*\\.order"' in said
+    assert 'has no table "order"' in said
 
 
 @pytest.mark.servers

@@ -232,7 +232,7 @@ def test_tables_are_shown_added_and_removed_by_what_people_type(broker, path, ru
     told = json.loads(run(broker, "status", name, "--json")[1])
     assert told["asked"] == [{"tables": r".*\.clicks", "added": True}, {"tables": r"main\.order.*", "added": False}]
     code, _, err = run(broker, "tables", name, "--add", "clicks", "--remove", "(")
-    assert (code, 'error: table ".*\\.(" cannot be used: ' in err) == (1, True)
+    assert (code, 'error: table "(" cannot be used: ' in err) == (1, True)
     with Cluster(broker.bootstrap) as cluster:
         assert Signals(cluster, name).behind(0)[1] == 2  # of which nothing was written
     code, out, _ = run(broker, "tables", name, "--add", "orders", "--json")
@@ -254,7 +254,7 @@ def status(run, broker):
         (["run", "x", "nothing.sqlite"], "error: there is no database nothing.sqlite\nhint: give the path of a file"),
         (
             ["run", "x", "{path}", "--tables", "nothing"],
-            'has no table ".*\\.nothing"\nhint: it has main.clicks, main.orders',
+            'has no table "nothing"\nhint: it has main.clicks, main.orders',
         ),
         (["run", "a b", "{path}"], 'error: "a b" cannot be the name of a capture'),
         (["run", "x.signals", "{path}"], 'error: "x.signals" cannot be the name of a capture'),
