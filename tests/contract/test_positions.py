@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and which offset belongs to a time, asked of a cluster directly."""
+"""Where partitions begin and end, which offset belongs to a time, what is set for a topic: asked of a cluster."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def test_an_open_transaction_holds_the_end_back(cluster, producer, topic, open_t
     producer.flush()
     assert positions.latest(cluster, [(topic, 0)]) == {(topic, 0): 1}
     assert positions.written(cluster, [(topic, 0)]) == {(topic, 0): 3}
+
+
+def test_the_configs_of_a_topic_are_told(cluster, admin, topic):
+    admin.alter(topic, configs={"max.message.bytes": "20000"})
+    assert cluster.configs(topic) == {config.name: config.value for config in admin.configs([topic])[topic]}
+    assert cluster.configs(topic)["max.message.bytes"] == "20000"
+    with pytest.raises(UnknownTopic):
+        cluster.configs("nobody.made.it")
 
 
 def test_an_offset_belongs_to_a_time(cluster, producer, kept):

@@ -5,6 +5,7 @@ session for all.
 from __future__ import annotations
 
 import json
+import random
 
 import pyarrow as pa
 import pytest
@@ -12,15 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker, Writing
 from runnel.app.trouble import QueryFailed
-from runnel.client import Producer
+from runnel.client import Admin, Producer
 from runnel.pipeline.errors import InvalidBody
 from runnel.pipeline.sinks.outgoing import check_columns, outgoing
 from runnel.pipeline.sinks.written import written_columns
 from runnel.pipeline.source.values import arrow_schema, parser
+from runnel.start import LATEST
 from tests.pipeline.scene import Scene
 
 pytestmark = pytest.mark.servers
 
+SMALL = 20_000  # bytes of a batch that a topic takes
 ALL_TYPES = """
     SELECT
         true AS boolean, tinyint(-128) AS tiny, smallint(32767) AS small, int(-2147483648) AS whole,
@@ -231,6 +234,45 @@ def test_a_change_that_is_none_stops_the_stream_and_nothing_is_written(scene, pa
         scene.run(texts_app()[0], parallel_from=parallel_from)
     assert "texts: _change is 'upsert', which is no change" in caught.value.what
     assert texts(scene) == {}
+
+
+@WAYS
+def test_batches_are_as_small_as_the_topics_take_them(scene, parallel_from):
+    """Those of changes, those of plain rows, and those of what is put aside."""
+    app, edits = texts_app()
+
+    @app.stream(edits, write=Writing(partitions=1))
+    def plain(edits):
+        return edits.select("id", "text")
+
+    for topic in ("texts", "plain", "edits.rejected"):
+        scene.broker.create_topic(topic, 1, configs={"max.message.bytes": SMALL})
+    chance = random.Random(1)
+    long = {str(number): chance.randbytes(300).hex() for number in range(200)}
+    broken = [chance.randbytes(300) for _ in range(200)]
+    send(scene, *((id, text, "insert") for id, text in long.items()))
+    with Producer(scene.broker.bootstrap) as producer:
+        for value in broken:
+            producer.submit("edits", value)
+    scene.run(app, parallel_from=parallel_from)
+    assert texts(scene) == {id: [text] for id, text in long.items()}
+    assert {row["id"]: row["text"] for row in scene.values("plain")} == long
+    for query in ("texts", "plain"):
+        assert len(scene.aside("edits.rejected", query)) == len(broken)
+    assert {record["value"] for record in scene.records("edits.rejected")} == {*broken}
+
+
+def test_a_record_that_its_topic_does_not_take_stops_the_stream_and_leaves_no_transaction_open(scene):
+    scene.broker.create_topic("texts", 1, configs={"max.message.bytes": SMALL})
+    send(scene, ("a", "1", "insert"), ("b", random.Random(1).randbytes(SMALL).hex(), "insert"))
+    with pytest.raises(QueryFailed, match=r'a record for topic "texts" is too large') as caught:
+        scene.run(texts_app()[0])
+    assert "max.message.bytes" in caught.value.hint
+    with Admin(scene.broker.bootstrap) as admin:
+        assert admin.stable_offsets([("texts", 0)]) == admin.offsets([("texts", 0)], LATEST)
+        admin.alter("texts", configs={"max.message.bytes": str(100 * SMALL)})
+    scene.run(texts_app()[0])
+    assert texts(scene).keys() == {"a", "b"}
 
 
 def test_a_query_that_died_while_spark_wrote_its_first_entry_begins_again(scene):

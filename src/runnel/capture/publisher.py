@@ -29,7 +29,6 @@ import pyarrow.compute as pc
 
 from runnel.capture import rejections
 from runnel.capture.events import Position
-from runnel.capture.limits import Limits
 from runnel.capture.outgoing import Outgoing, Page
 from runnel.capture.rejections import Refused, put_aside, size_of
 from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
@@ -42,6 +41,7 @@ from runnel.client.column_bodies import column_bodies
 from runnel.client.columns import HEADERS
 from runnel.client.committed import committed
 from runnel.client.errors import EndUnknown, Overdue, RecordTooLarge, TopicExists, TransactionLost
+from runnel.client.limits import Limits
 from runnel.client.metadata import Place
 from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
@@ -101,7 +101,7 @@ class Publisher:
         self._codec = codec
         self._clock = clock
         self._transaction = Transaction(cluster, topic_of(name), timeout=TRANSACTION_SECONDS)
-        self._limits = Limits(admin)
+        self._limits = Limits(cluster)
         self._counts: dict[str, int] = {}
         self._written: Counter[tuple[str, str]] = Counter()  # in the transaction that is open
         self._refused: Counter[str] = Counter()

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from runnel.capture.events import Position
-from runnel.capture.limits import BATCH_HEADER, CONFIGS, OF_REQUESTS, UNLIMITED
 from runnel.capture.names import REJECTED
 from runnel.capture.outgoing import Headers, Outgoing, Page
 from runnel.client.bodies import OVERHEAD_BYTES
 from runnel.client.errors import RecordTooLarge
+from runnel.client.limits import BATCH_HEADER, CONFIGS, OF_REQUESTS, UNLIMITED
 
 HEADER_OVERHEAD = 10  # lengths of a header's name and value, at most
 SHOWN = 200  # characters of a name in a header

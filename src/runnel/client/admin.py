@@ -194,14 +194,6 @@ class Admin:
             for resource, future in asked.items()
         }
 
-    def broker_configs(self) -> list[Config]:
-        """All configs of the first broker, by name."""
-        broker = str(min(node.id for node in self.cluster().brokers))
-        resource = ConfigResource(ResourceType.BROKER, broker)
-        asked = self.call("describe_configs", [resource])
-        found = self.answer(asked[resource], f"describing the configs of broker {broker}").values()
-        return sorted(Config(entry.name, entry.value, _source(entry), entry.is_read_only) for entry in found)
-
     def alter(self, name: str, *, configs: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Set some configs of a topic and let others be the broker's again; the rest stays."""
         unset = list(unset)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from runnel.client.again import Again, error_of, settled
 from runnel.client.connection import Connection
@@ -37,6 +37,9 @@ LONGEST_ANSWER_SECONDS = 15.0  # then another broker is asked, if there is time 
 UNKNOWN_SECONDS = 1.0  # a new topic is not known to every broker at once
 KEPT_CONNECTIONS = 8  # to one broker
 GROUP, TRANSACTION = 0, 1  # the kinds of keys that FindCoordinator is asked for
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # the kinds of what has configs
+
+Configs: TypeAlias = dict[str, str | None]
 
 
 class Cluster:
@@ -130,6 +133,31 @@ class Cluster:
         found = answer["coordinators"][0] if answer["coordinators"] else answer
         self.check(found["error_code"], found["error_message"], doing)
         return Node(found["node_id"], found["host"], found["port"])
+
+    def configs(self, topic: str) -> Configs:
+        """All configs of a topic; a sensitive one has no value."""
+        doing = f'describing the configs of topic "{topic}"'
+
+        def asked() -> Configs:
+            told = self._ask_any(Api.DESCRIBE_CONFIGS, _configs_of(TOPIC_RESOURCE, topic), doing)["results"][0]
+            if told["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Again(UnknownTopic(topic), UNKNOWN_SECONDS)
+            self.check(told["error_code"], told["error_message"], doing, topic=topic)
+            return _values_in(told)
+
+        return self.settled(asked)
+
+    def broker_configs(self) -> Configs:
+        """All configs of the first broker."""
+        doing = "describing the configs of a broker"
+
+        def asked() -> Configs:
+            node = min(self._learn([], doing).nodes)
+            told = self.ask(node, Api.DESCRIBE_CONFIGS, _configs_of(BROKER_RESOURCE, str(node.id)), doing)["results"][0]
+            self.check(told["error_code"], told["error_message"], doing)
+            return _values_in(told)
+
+        return self.settled(asked)
 
     def versions(self) -> Message:
         """What whichever broker answers says of itself: the APIs that it serves, and its features."""
@@ -237,3 +265,11 @@ class Cluster:
 
 def _again(bootstrap: str, security: Security, timeout: float) -> Cluster:
     return Cluster(bootstrap, security=security, timeout=timeout)
+
+
+def _configs_of(kind: int, name: str) -> Message:
+    return {"resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]}
+
+
+def _values_in(told: Message) -> Configs:
+    return {config["name"]: config["value"] for config in told["configs"]}

@@ -7,15 +7,14 @@ import pyarrow as pa
 import pytest
 
 from runnel import Broker
-from runnel.capture import limits
 from runnel.capture import publisher as publishing
 from runnel.capture.events import Position
-from runnel.capture.limits import Limits
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.publisher import Publisher, admin_of
 from runnel.capture.state import State
-from runnel.client import Admin
+from runnel.client import Admin, limits
 from runnel.client.cluster import Cluster
+from runnel.client.limits import Limits
 from tests.contract.capture.captured_mariadb import MariadbDatabase
 from tests.contract.capture.lives import capture_of, caught_up, running, wait_until
 from tests.contract.capture.topics import committed

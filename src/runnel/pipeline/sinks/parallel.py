@@ -11,7 +11,8 @@ Only rows with `_change` go there as rows, because what is written of a key depe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from pyspark.sql import DataFrame
 from runnel.client.bodies import Body
 from runnel.client.cluster import Cluster
 from runnel.client.errors import TransactionLost
+from runnel.client.metadata import Place
 from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.writing import write
@@ -40,15 +42,18 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def write_in_parallel(
-    frame: DataFrame, cluster: Cluster, ticket: Ticket, topic: str, partitions: int, batch: int
+    frame: DataFrame, cluster: Cluster, ticket: Ticket, places: Sequence[Place], batch: int, *, batch_bytes: int
 ) -> int:
-    """Run the body and write what it makes; the number of records. `frame` is as `outgoing` makes it."""
+    """Run the body and write what it makes to `places`, all partitions of a topic; the number of records. `frame` is as
+    `outgoing` makes it.
+    """
+    topic, partitions = places[0][0], len(places)
     tasks = min(partitions, frame.sparkSession.sparkContext.defaultParallelism)
     if CHANGE in frame.columns:
         given = frame.mapInArrow(_assigned(partitions, batch), f"{ASSIGNED}, {CHANGE} string")
-        work = _writing(cluster, ticket, topic, _settled)
+        work = _writing(cluster, ticket, topic, partial(_settled, batch_bytes=batch_bytes))
     else:
-        given = frame.mapInArrow(_encoded(partitions, batch), ENCODED)
+        given = frame.mapInArrow(_encoded(partitions, batch, batch_bytes), ENCODED)
         work = _writing(cluster, ticket, topic, _bodies)
     written = given.repartition(tasks, "partition").mapInArrow(work, WRITTEN)
     return sum(row["count"] for row in written.collect())
@@ -63,12 +68,16 @@ def _assigned(partitions: int, batch: int) -> Work:
     return assign
 
 
-def _encoded(partitions: int, batch: int) -> Work:
+def _encoded(partitions: int, batch: int, batch_bytes: int) -> Work:
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in batches:
             chosen = _chosen(each, partitions, batch)
             shares = _shares(pa.Table.from_batches([each]), chosen)
-            made = [(number, body.compressed(CODEC)) for number, share in shares.items() for body in bodies_of(share)]
+            made = [
+                (number, body.compressed(CODEC))
+                for number, share in shares.items()
+                for body in bodies_of(share, batch_bytes)
+            ]
             contents = [body.contents for _, body in made]
             arrays = [
                 pa.array([number for number, _ in made], pa.int32()),
@@ -103,11 +112,11 @@ def _bodies(table: pa.Table, topic: str) -> dict[int, list[Body]]:  # noqa: ARG0
     return found
 
 
-def _settled(table: pa.Table, topic: str) -> dict[int, list[Body]]:
+def _settled(table: pa.Table, topic: str, *, batch_bytes: int) -> dict[int, list[Body]]:
     """Of rows that say what changes: what is written of each key."""
     rows = settled(table, topic)
     shares = _shares(rows, rows["partition"].to_numpy())
-    return {number: list(bodies_of(share)) for number, share in shares.items()}
+    return {number: list(bodies_of(share, batch_bytes)) for number, share in shares.items()}
 
 
 def _writing(

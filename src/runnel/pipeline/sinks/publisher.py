@@ -3,29 +3,35 @@
 A reader of committed records sees all of it or nothing. Opening a publisher fences the one before it: a second copy of
 the app, or a driver that was thought dead, stops at its next transaction. Nothing is written twice: the mark says which
 batch was the last.
+
+A topic that takes only smaller batches than those that are made is asked what it takes when it has refused one, and
+they are made anew: small batches wait for no question. A large one, which tasks write, is not made twice: its topics
+are asked before.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.client.bodies import Body, bodies
+from runnel.client.bodies import BATCH_BYTES, Body, bodies
 from runnel.client.cluster import Cluster
 from runnel.client.column_bodies import column_bodies
-from runnel.client.errors import EndUnknown, TransactionLost
+from runnel.client.errors import EndUnknown, RecordTooLarge, TransactionLost
+from runnel.client.limits import Limits
 from runnel.client.metadata import Place
 from runnel.client.partitioning import partitions_of
 from runnel.client.ticket import Ticket
 from runnel.client.transaction import Transaction
 from runnel.client.writing import write
 from runnel.durable import durable
-from runnel.errors import RunnelError
+from runnel.errors import Permanent, RunnelError
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.source import aside
 from runnel.records import Codec, Record
@@ -47,6 +53,7 @@ class Publisher:
         self._marks = marks
         self._late = late
         self._transaction = Transaction(cluster, name, timeout=LONGEST)
+        self._limits = Limits(cluster)
         self.marker: Marker | None = None
 
     def open(self) -> None:
@@ -60,7 +67,7 @@ class Publisher:
         for attempt in range(TRIES):
             try:
                 ticket = self.begin([*contents, *self.sides(put_aside)])
-                given = {place: bodies_of(table) for place, table in contents.items()}
+                given = {place: bodies_of(table, self.batch_bytes(place[0])) for place, table in contents.items()}
                 with durable("publish.write"):
                     write(self._cluster, ticket, given, codec=Codec.ZSTD)
                 self.commit(ticket, marker, put_aside)
@@ -70,8 +77,23 @@ class Publisher:
                     return
                 if attempt == TRIES - 1:
                     raise
+            except RecordTooLarge as error:
+                self.open()  # others do not wait for what is open until its time-out
+                self._limits.refused(error)
+                if attempt == TRIES - 1:
+                    raise
             else:
                 return
+
+    def look_up(self, topics: Iterable[str]) -> None:
+        """Learn how large batches they take, where that is told."""
+        for topic in topics:
+            with suppress(Permanent):
+                self._limits.fresh(topic)
+
+    def batch_bytes(self, topic: str) -> int:
+        """How large batches for it may become, as far as known."""
+        return self._limits.batch_bytes(topic)
 
     def begin(self, places: Iterable[Place]) -> Ticket:
         with durable("publish.begin"):
@@ -102,7 +124,7 @@ class Publisher:
         records: dict[Place, list[Record]] = {(self._marks, SIDE): [mark]}
         for row in put_aside.to_pylist():
             records.setdefault(self._side(row), []).append(self._put_aside(row))
-        return {place: bodies(given) for place, given in records.items()}
+        return {place: bodies(given, batch_bytes=self.batch_bytes(place[0])) for place, given in records.items()}
 
     def _put_aside(self, row: dict[str, Any]) -> Record:
         """As it came, with its origin, and why it is here, among the headers."""
@@ -140,7 +162,7 @@ def shared_out(table: pa.Table, topic: str, count: int, batch: int) -> dict[Plac
     }
 
 
-def bodies_of(table: pa.Table) -> Iterator[Body]:
+def bodies_of(table: pa.Table, batch_bytes: int = BATCH_BYTES) -> Iterator[Body]:
     whole = table.combine_chunks()
     headers = _column(whole, "headers")
     return column_bodies(
@@ -148,6 +170,7 @@ def bodies_of(table: pa.Table) -> Iterator[Body]:
         _column(whole, "key"),
         _column(whole, "timestamp"),
         None if headers.null_count == len(headers) else headers,
+        batch_bytes=batch_bytes,
     )
 
 

@@ -65,10 +65,12 @@ class Publish:
 
     def _by_tasks(self, batch: Batch) -> Batch:
         places = [(self._topic, number) for number in range(self._partitions)]
+        self._publisher.look_up({self._topic, *(side for side, _ in self._sides)})
+        size = self._publisher.batch_bytes(self._topic)
         ticket = self._publisher.begin([*places, *self._sides])
         try:
             with batch.watch.step("body"):  # its tasks write
-                write_in_parallel(batch.frame, self._cluster, ticket, self._topic, self._partitions, batch.number)
+                write_in_parallel(batch.frame, self._cluster, ticket, places, batch.number, batch_bytes=size)
             counted = self._counted(batch)
             batch.wait_for_disk()
             with batch.watch.step("publish"):

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from runnel.client.bodies import BATCH_BYTES
 from runnel.client.columns import Origin, decode
 from runnel.client.partitioning import partitions_of
 from runnel.pipeline.sinks import parallel
@@ -24,7 +25,7 @@ def records(keys):
 
 def written(batches):
     """The values of each partition as a reader sees them."""
-    encoded = pa.Table.from_batches(parallel._encoded(PARTITIONS, 0)(batches))
+    encoded = pa.Table.from_batches(parallel._encoded(PARTITIONS, 0, BATCH_BYTES)(batches))
     found = {}
     for number, made in parallel._bodies(encoded, "out").items():
         data = [batch_around(body.data, body.contents, attributes=body.codec) for body in made]

@@ -1,13 +1,17 @@
-"""A batch that takes longer than its transaction may last is published all the same, if nobody else has taken over."""
+"""A batch is published all the same: if it takes longer than its transaction may last, and nobody else has taken over;
+if a topic takes only smaller batches of records.
+"""
 
+import random
 import time
 
 import pyarrow as pa
 import pytest
 
 from runnel import Broker
-from runnel.client import positions
-from runnel.client.errors import Fenced
+from runnel.client import Admin, positions
+from runnel.client.committed import committed
+from runnel.client.errors import Fenced, RecordTooLarge
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.sinks import publisher as publishing
@@ -85,3 +89,40 @@ def test_one_that_was_taken_over_meanwhile_stops(cluster, publisher, slow):
     with pytest.raises(Fenced, match=r"longer than its time-out of 0\.2 s, or another one has taken over its id since"):
         publisher.publish(Marker("stays", 0, "7c3e", {}), {(OUT, 0): ROWS}, NOTHING)
     assert read_marker(cluster, MARKS, "stays") is None
+
+
+def random_rows(count, size):
+    chance = random.Random(count)
+    columns = {name: pa.nulls(count, ROWS.schema.field(name).type) for name in ("key", "headers", "timestamp")}
+    return pa.table({**columns, "value": [chance.randbytes(size) for _ in range(count)]})
+
+
+def put_aside(values):
+    about = {"kind": aside.REJECTED, "reason": "no JSON", "stream": "in", "topic": "in", "partition": 0, "timestamp": 0}
+    rows = [{**about, "offset": number, "value": value, "headers": []} for number, value in enumerate(values)]
+    return pa.Table.from_pylist(rows, schema=aside.SCHEMA)
+
+
+def test_batches_are_as_small_as_a_topic_takes_them_also_if_that_is_set_meanwhile(cluster):
+    rows, others = random_rows(100, 500), random_rows(101, 500)
+    rejected = put_aside(rows["value"].to_pylist())
+    with Admin(cluster.bootstrap) as admin:
+        admin.create("in.rejected", partitions=1, configs={"max.message.bytes": "20000"})
+        publisher = made(cluster)
+        publisher.publish(Marker("stays", 0, "7c3e", {}), {(OUT, 0): rows}, rejected)
+        admin.alter(OUT, configs={"max.message.bytes": "10000"})
+        last = Marker("stays", 1, "7c3e", {})
+        publisher.publish(last, {(OUT, 0): others}, NOTHING)
+    assert [value for _, value in committed(cluster, OUT)] == [*rows["value"].to_pylist(), *others["value"].to_pylist()]
+    assert [value for _, value in committed(cluster, "in.rejected")] == rows["value"].to_pylist()
+    assert read_marker(cluster, MARKS, "stays") == last
+
+
+def test_a_record_that_a_topic_does_not_take_is_told_and_nothing_stays_open(cluster):
+    with Admin(cluster.bootstrap) as admin:
+        admin.alter(OUT, configs={"max.message.bytes": "400"})
+    publisher = made(cluster)
+    with pytest.raises(RecordTooLarge, match=r'a record for topic "out" is too large'):
+        publisher.publish(Marker("stays", 0, "7c3e", {}), {(OUT, 0): random_rows(2, 500)}, NOTHING)
+    publisher.publish(Marker("stays", 0, "7c3e", {}), {(OUT, 0): ROWS}, NOTHING)
+    assert [value for _, value in committed(cluster, OUT)] == [b"a"]

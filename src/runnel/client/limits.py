@@ -1,22 +1,21 @@
-"""How large a record may be for each topic.
+"""How large a record, and a batch of them, may be for each topic.
 
 A topic's configs say it, and its broker's, which closes the connection of whoever sends a larger request. They are
 asked for when a record is large enough for the question, and again after some seconds before a record is refused:
-somebody may have raised the limit. A broker that refuses what was let pass, because the limit was lowered meanwhile,
-is believed: the configs are asked for at once. Who may not see a broker's configs takes them for Kafka's own.
+somebody may have raised the limit. A broker that refuses what was let pass, because the limit was lowered meanwhile or
+was not asked for, is believed: the configs are asked for at once. Who may not see a broker's configs takes them for
+Kafka's own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
-from runnel.client.admin import Admin
 from runnel.client.bodies import BATCH_BYTES
 from runnel.client.errors import RecordTooLarge
-from runnel.errors import RunnelError
+from runnel.errors import Permanent, RunnelError
 
 CONFIGS = ("max.message.bytes", "segment.bytes")
 OF_REQUESTS = "socket.request.max.bytes"
@@ -35,11 +34,17 @@ class Limit(NamedTuple):
     config: str
 
 
+class Configured(Protocol):
+    """What is asked of a `Cluster`."""
+
+    def configs(self, topic: str) -> Mapping[str, str | None]: ...
+
+    def broker_configs(self) -> Mapping[str, str | None]: ...
+
+
 class Limits:
-    def __init__(
-        self, admin: Callable[[], AbstractContextManager[Admin]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._admin = admin
+    def __init__(self, cluster: Configured, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
         self._clock = clock
         self._known: dict[str, tuple[Limit, float]] = {}  # and when it was asked for
 
@@ -59,7 +64,11 @@ class Limits:
     def refused(self, error: RecordTooLarge) -> None:
         """A broker did not take what was let pass. If the topic's limit does not explain that, nothing will."""
         before = self._of_known(error.topic)
-        if self._ask(error.topic).bytes >= before:
+        try:
+            now = self._ask(error.topic)
+        except Permanent:  # such as one that may not be asked for
+            raise error from None
+        if now.bytes >= before:
             raise error
 
     def batch_bytes(self, topic: str) -> int:
@@ -70,12 +79,14 @@ class Limits:
         return self._known[topic][0].bytes if topic in self._known else UNLIMITED
 
     def _ask(self, topic: str) -> Limit:
-        requests: str | None = None
-        with self._admin() as admin:
-            told = {config.name: config.value for config in admin.configs([topic])[topic]}
-            with suppress(RunnelError):
-                requests = {config.name: config.value for config in admin.broker_configs()}.get(OF_REQUESTS)
+        told = self._cluster.configs(topic)
         found = [Limit(int(told.get(name) or UNLIMITED), name) for name in CONFIGS]
-        limit = min(*found, Limit(int(requests or REQUESTS) - REQUEST_HEADER, OF_REQUESTS))
+        limit = min(*found, Limit(self._of_requests() - REQUEST_HEADER, OF_REQUESTS))
         self._known[topic] = limit, self._clock()
         return limit
+
+    def _of_requests(self) -> int:
+        try:
+            return int(self._cluster.broker_configs().get(OF_REQUESTS) or REQUESTS)
+        except RunnelError:
+            return REQUESTS

@@ -1,13 +1,10 @@
 """How large records may be, as the topics' configs say."""
 
-from contextlib import contextmanager
-
 import pytest
 
-from runnel.capture.limits import OLD_SECONDS, REQUEST_HEADER, REQUESTS, SMALL, UNLIMITED, Limit, Limits
-from runnel.client.admin import Config
 from runnel.client.bodies import BATCH_BYTES
 from runnel.client.errors import RecordTooLarge, Refused
+from runnel.client.limits import OLD_SECONDS, REQUEST_HEADER, REQUESTS, SMALL, UNLIMITED, Limit, Limits
 
 
 class Cluster:
@@ -20,22 +17,19 @@ class Cluster:
         self.asked = 0
         self.now = 0.0
 
-    def configs(self, topics):
+    def configs(self, topic):
         self.asked += 1
-        told = {"max.message.bytes": str(self.limit), "segment.bytes": self.segment, "other": None}
-        return {topic: [Config(name, value, "", False) for name, value in told.items()] for topic in topics}
+        if self.limit is None:
+            raise Refused(f"describing the configs of {topic}", "not allowed")
+        return {"max.message.bytes": str(self.limit), "segment.bytes": self.segment, "other": None}
 
     def broker_configs(self):
         if self.requests is None:
             raise Refused("describing the configs of broker 1", "not allowed")
-        return [Config("socket.request.max.bytes", self.requests, "", True)]
+        return {"socket.request.max.bytes": self.requests}
 
     def limits(self):
-        @contextmanager
-        def admin():
-            yield self
-
-        return Limits(admin, lambda: self.now)
+        return Limits(self, lambda: self.now)
 
 
 def test_small_records_are_written_without_a_question():
@@ -86,6 +80,11 @@ def test_a_refusal_is_believed_once():
     cluster.limit = 500
     limits.refused(error)
     assert limits.of("t", 1) == 500
+
+
+def test_a_refusal_by_a_limit_that_may_not_be_asked_for_is_told():
+    with pytest.raises(RecordTooLarge):
+        Cluster(None).limits().refused(RecordTooLarge("t", "no"))
 
 
 def test_batches_of_several_records_stay_below_the_limit():
