@@ -118,6 +118,14 @@ def test_changes_that_were_trimmed_are_told_with_what_is_left(spec, open_at):
             rows_between(spec, 1, 2)
 
 
+def test_a_batch_that_changes_more_than_is_kept_is_told(spec, open_at):
+    with claimed(open_at(keep=Keep(rows=1))) as writer:
+        reading = Reading(spec)
+        writer.apply(seen(("a", 1), ("b", 1)), marker(0))
+        with pytest.raises(ChangesGone, match="one batch of the view changed more than is kept"):
+            reading.batch()
+
+
 def lose_all(place):
     for table in ("clicks", "runnel_changes_1", "runnel_commits", "runnel_views"):
         place.query(f"DROP TABLE {table}")
