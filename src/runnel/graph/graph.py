@@ -34,6 +34,7 @@ class Graph:
     def derive(self, output: Output) -> None:
         if output.name in self._outputs:
             raise NameTaken(str(output), output.name)
+        self._check_case(output)
         for each in output.inputs:
             self._check_ours(output, each)
         self._outputs[output.name] = output
@@ -64,6 +65,13 @@ class Graph:
         for output in self.outputs:
             lists.setdefault(generation(output), []).append(output)
         return [lists[number] for number in sorted(lists)]
+
+    def _check_case(self, output: Output) -> None:
+        """A view is a table, and SQLite does not tell the names of tables apart by their case."""
+        names = {each.name.lower(): each.name for each in self._outputs.values() if isinstance(each, View)}
+        if isinstance(output, View) and (other := names.get(output.name.lower())):
+            what = f'differs from that of view "{other}" by its case alone, and a store may not tell their tables apart'
+            raise InvalidDeclaration(str(output), "name", what, hint="give one of the two another name")
 
     def _check_ours(self, output: Output, given: Input) -> None:
         noun = given.noun

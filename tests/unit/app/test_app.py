@@ -299,6 +299,15 @@ def test_a_name_that_is_there_already(app, clicks):
     )
 
 
+def test_views_whose_names_differ_by_their_case_alone(app, clicks):
+    app.view(clicks, key="page", name="pages")(lambda frame: frame)
+    assert refused(lambda: app.view(clicks, key="page", name="Pages")(lambda frame: frame)) == (
+        'view "Pages": name differs from that of view "pages" by its case alone, and a store may not tell their tables '
+        "apart (give one of the two another name)"
+    )
+    app.view(clicks, key="page", name="Pages2")(lambda frame: frame)
+
+
 def test_a_view_without_a_key(app, clicks):
     assert refused(lambda: app.view(clicks, key=[], name="pages")(lambda frame: frame)).startswith(
         'view "pages": key is []'
