@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +52,7 @@ from runnel.pipeline.tables.told import AllTold, Standing, merged, read_told, wr
 from runnel.pipeline.unplanning import unplan
 from runnel.stop_request import StopRequest
 from runnel.views.errors import UnknownView
-from runnel.views.store import Marker
+from runnel.views.store import Marker, ViewReader
 from runnel.views.waiting import VIEW
 
 logger = logging.getLogger(__name__)
@@ -87,6 +87,28 @@ class Rebuilt(NamedTuple):
         return f"{rows}, {self.late:,} late, {self.rejected:,} rejected{gone}; {of_the_old}"
 
 
+class Asked:
+    """The marker of a view, over a connection that stays: it is asked for many times a second."""
+
+    def __init__(self, connect: Callable[[], ViewReader]) -> None:
+        self._connect = connect
+        self._reader: ViewReader | None = None
+
+    def marker(self) -> Marker | None:
+        try:
+            if self._reader is None:
+                self._reader = self._connect()
+            return self._reader.marker()
+        except UnknownView:
+            return None
+
+    def close(self) -> None:
+        """It can still be asked, and makes another connection then."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+
+
 class Rebuild:
     """Of one view of the app. `keep` keeps the old copy for a rollback. A rollback is the same with the copy that was
     kept: with `back` it goes on from where it was left, comes up to the view, and takes its place. What the view
@@ -112,6 +134,8 @@ class Rebuild:
         self._stopping = StopRequest()
         self._place = place_of(app, running)
         self._rebuilds = Rebuilds(self._place, name)
+        self._view = Asked(lambda: self._place.store().reader(name))
+        self._copy = Asked(lambda: self._place.store().copy_reader(name))
         self._code = code_of(self._output)
 
     def stop(self) -> None:
@@ -121,7 +145,7 @@ class Rebuild:
     def run(self, *, when_started: Callable[[], object] = lambda: None) -> Rebuilt | None:
         """Until the copy has taken the view's place; None if it was stopped before."""
         check_app(self._place, self._output)
-        with told_if_full(self._running.data), self._rebuilds.owned():
+        with closing(self._view), closing(self._copy), told_if_full(self._running.data), self._rebuilds.owned():
             if self._rebuilds.swap.plan is not None:
                 with in_peace(self._rebuilds, self._running.data, self._stopping) as is_granted:
                     if not is_granted:
@@ -216,7 +240,7 @@ class Rebuild:
         it would read records that the view has yet to read, and put some of them aside without telling. To be done
         while it is the one that is kept: from where copies are made, another rebuild may go on with it.
         """
-        marker = self._place.store().copy_marker(self._output.name)
+        marker = self._copy.marker()
         unplan(kept, marker.batch if marker is not None else -1)
 
     def _is_begun(self, own: Path) -> bool:
@@ -240,11 +264,7 @@ class Rebuild:
     # --- the view, and how far it is
 
     def _shown(self) -> Marker:
-        try:
-            with self._place.store().reader(self._output.name) as reader:
-                marker = reader.marker()
-        except UnknownView:
-            marker = None
+        marker = self._view.marker()
         if marker is None:
             raise NotRebuilt(
                 f"{self._output.name} has nothing to be rebuilt: no batch of it was ever done",
@@ -361,7 +381,7 @@ class Rebuild:
         """To where the view is: at rest, or by now."""
         shown = rest or self._follow(self._shown)
         ends = {**least, **_of_topics(shown)}
-        return _has_come_to(self._place.store().copy_marker(self._output.name), ends, self._inputs)
+        return _has_come_to(self._copy.marker(), ends, self._inputs)
 
     def _swap(self, query: CopyQuery) -> Rebuilt:
         old = size_of(self._place.directory_of(query.name))

@@ -47,9 +47,12 @@ class SqlStore(ABC):
         copy = replace(layout(declared), name=copy_of(declared.name))
         return SqlWriter(self._connect(copy.name), copy, query, keep=Keep(rows=0), clock=self._clock)
 
+    def copy_reader(self, name: str) -> SqlReader:
+        return self.reader(copy_of(name))
+
     def copy_marker(self, name: str) -> Marker | None:
         try:
-            with self.reader(copy_of(name)) as reader:
+            with self.copy_reader(name) as reader:
                 return reader.marker()
         except UnknownView:
             return None

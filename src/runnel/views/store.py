@@ -221,6 +221,10 @@ class Store(Protocol):
         """Of a copy of the view, beside it, which has no change log."""
         ...
 
+    def copy_reader(self, name: str) -> ViewReader:
+        """Of the copy of a view; UnknownView if there is none."""
+        ...
+
     def copy_marker(self, name: str) -> Marker | None:
         """How far the copy of a view is; None if there is none."""
         ...

@@ -24,6 +24,7 @@ from runnel.pipeline.tables.told import Told, read_told
 from runnel.pipeline.tables.versions import Span, Versions
 from runnel.views import store
 from runnel.views.errors import StoreUnreachable
+from runnel.views.sqlite import SqliteStore
 
 VIEW = "pages"
 CHECKPOINT = "7c3e"
@@ -179,7 +180,7 @@ def test_what_the_kept_copy_had_planned_is_taken_back_before_anybody_can_go_on_w
     (directory / OLD / "checkpoint" / "metadata").write_text(json.dumps({"id": CHECKPOINT}))
     (directory / KEPT).write_text(json.dumps({"until": 99_999_999_999_999, "checkpoint": CHECKPOINT}))
     with monkeypatch.context() as patch:
-        patch.setattr(type(rebuild._place.store()), "copy_marker", die)
+        patch.setattr(rebuild._copy, "marker", die)
         with pytest.raises(ConnectionError):
             rebuild._take_up_the_kept()
     assert planned.exists()
@@ -223,7 +224,7 @@ def test_a_store_that_is_away_for_a_while_does_not_end_a_rebuild(rebuild, monkey
     copy = store.Marker(VIEW, 4, "of the copy", {"clicks": {"0": 0}})
     monkeypatch.setattr(rebuild, asked, away_at_first)
     monkeypatch.setattr(rebuild, "_swap", lambda query: "swapped")
-    monkeypatch.setattr(type(rebuild._place.store()), "copy_marker", lambda self, name: copy)
+    monkeypatch.setattr(rebuild._copy, "marker", lambda: copy)
     monkeypatch.setattr(rebuild_module, "ended", lambda spark: None)
     query = Copy()
     assert rebuild._come_up(None, query, {}) == "swapped"
@@ -246,3 +247,23 @@ def test_a_broker_that_does_not_answer_is_told_and_not_waited_for(broker, runnin
     monkeypatch.setattr("runnel.client.cluster.Cluster.settled", lambda *_: pytest.fail("it is waited for"))
     with pytest.raises(Unreachable):
         rebuild.run()
+
+
+def test_a_copy_that_comes_up_is_asked_for_its_marker_over_a_connection_that_stays(rebuild, running, monkeypatch):
+    """And so is the view: both are, ten times a second."""
+    place = place_of(shop("clicks"), running)
+    writer = place.store().copy_writer(DECLARED, VIEW)
+    writer.claim()
+    opened, looks = [], iter([False] * 20)
+    read = SqliteStore._read
+    monkeypatch.setattr(SqliteStore, "_read", lambda store: opened.append(store) or read(store))
+    monkeypatch.setattr(rebuild._stopping, "wait", lambda seconds: next(looks, True))
+    monkeypatch.setattr(rebuild_module, "ended", lambda spark: None)
+    monkeypatch.setattr(rebuild, "_swap", lambda query: "swapped")
+    assert rebuild._come_up(None, Copy(), {"clicks": {"0": 9}}) is None
+    assert len(opened) == 2
+    writer.apply(pa.table({"page": ["home"]}), store.Marker(VIEW, 4, "of the copy", {"clicks": {"0": 9}}))
+    looks = iter([False] * 20)
+    assert rebuild._come_up(None, Copy(), {"clicks": {"0": 9}}) == "swapped", "what has changed is seen"
+    assert len(opened) == 2
+    writer.close()
