@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+import runnel
 from runnel import App, Broker, Writing
 from runnel.app.trouble import QueryFailed
 from runnel.client import Admin, Producer
@@ -283,6 +286,67 @@ def test_a_query_that_died_while_spark_wrote_its_first_entry_begins_again(scene)
     send(scene, ("a", "1", "insert"))
     scene.run(texts_app()[0])
     assert texts(scene) == {"a": ["1"]}
+
+
+@WAYS
+def test_a_column_of_the_body_is_the_time_of_its_record(scene, parallel_from):
+    """Also one of long ago, or before 1970; a row without one has the time of writing."""
+    app = App("shop")
+    visits = app.stream("edits", schema="id string, at timestamp")
+
+    @app.stream(visits, time="_timestamp", late="0 seconds", write=Writing(timestamp="at", columns=("id",)))
+    def timed(visits):
+        return visits
+
+    @app.view(timed.with_metadata(), key="id")
+    def times(timed):
+        return timed.select("id", "_timestamp")
+
+    at = {"a": "2026-01-01T00:00:00.123Z", "b": "2001-02-03T04:05:06Z", "c": "1969-12-31T23:59:59.999Z"}
+    before = datetime.now(UTC).replace(microsecond=0)
+    with Producer(scene.broker.bootstrap) as producer:
+        for id, moment in {**at, "now": None}.items():
+            producer.submit("edits", json.dumps({"id": id, "at": moment}).encode(), timestamp=1_000)
+    scene.run(app, parallel_from=parallel_from)
+    found = {json.loads(each["value"])["id"]: each["timestamp"] for each in scene.records("timed")}
+    assert before.timestamp() * 1_000 <= found.pop("now") <= time.time() * 1_000
+    assert found == {id: int(datetime.fromisoformat(each).timestamp() * 1_000) for id, each in at.items()}
+
+
+@WAYS
+def test_several_columns_are_the_key_of_records_tables_and_views(scene, parallel_from):
+    """Rows that differ in one of them are different ones, and one that is taken back is gone everywhere."""
+    app = App("shop")
+    edits = app.stream("edits", schema="id string, text string, change string")
+
+    @app.stream(edits, key=["id", "part"])
+    def parts(edits):
+        part, text = (F.split("text", ":")[place] for place in (0, 1))
+        return edits.select("id", part.cast("int").alias("part"), text.alias("text"), F.col("change").alias("_change"))
+
+    by_part = app.table("parts", key=["id", "part"], schema="id string, part int, text string")
+
+    @app.view(by_part.changes(), key=["part", "id"])
+    def latest(parts):
+        return parts
+
+    @app.view(edits, by_part, key=["id", "part"])
+    def joined(edits, parts):
+        return edits.where("change = 'insert'").select("id").join(parts, "id")
+
+    send(scene, ("a", "1:x", "insert"), ("a", "2:y", "insert"), ("b", "1:z", "insert"))
+    scene.run(app, parallel_from=parallel_from)
+    assert {record["key"] for record in scene.records("parts")} == {
+        b'{"id":"a","part":1}', b'{"id":"a","part":2}', b'{"id":"b","part":1}'
+    }  # fmt: skip
+    rows = {(row["id"], row["part"]): row["text"] for row in scene.rows("latest")}
+    assert rows == {("a", 1): "x", ("a", 2): "y", ("b", 1): "z"}
+    assert {(row["id"], row["part"]): row["text"] for row in scene.rows("joined")} == rows
+    send(scene, ("a", "1:x", "delete"), ("a", "2:y", "update_before"), ("a", "2:w", "update_after"))
+    scene.run(app, parallel_from=parallel_from)
+    rows = {(row["id"], row["part"]): row["text"] for row in scene.rows("latest")}
+    assert rows == {("a", 2): "w", ("b", 1): "z"}
+    assert runnel.views(str(scene.data))["latest"].get(part=2, id="a")["text"] == "w"
 
 
 def visits_app():
