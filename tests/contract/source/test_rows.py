@@ -15,6 +15,7 @@ from runnel.pipeline.source.rows import Rows, beat
 from tests.filling import AT_ONCE
 
 NOON = 1_700_000_000_000
+FARTHEST = 2**63 - 1
 AT = datetime.fromtimestamp(NOON / 1000, UTC)
 TIMED = {"schema": "n int, at timestamp", "time": "at", "late": "10 seconds", "ahead": "1 minute", "idle": None}
 
@@ -89,6 +90,21 @@ def test_the_record_s_own_time_is_the_event_time_whatever_its_value_says(bench, 
     send(bootstrap, topic, b'{"_timestamp": "noon", "n": 1}', timestamp=NOON)
     about = {"schema": "_timestamp string, n int", "time": "_timestamp", "late": "10 seconds"}
     assert bench(topic, **about).read()[0] == [{"_timestamp": AT, "n": 1, "_runnel_beat": False}]
+
+
+@pytest.mark.parametrize("about", [{}, {"time": "_timestamp", "late": "10 seconds"}], ids=["metadata", "event time"])
+def test_a_record_whose_time_no_timestamp_can_have_is_rejected(bench, bootstrap, make_topic, about):
+    topic = make_topic(1, message_timestamp_after_max_ms=str(FARTHEST))
+    send(bootstrap, topic, b'{"n": 1}', timestamp=NOON)
+    send(bootstrap, topic, b'{"n": 2}', b"broken", timestamp=FARTHEST)
+    source = bench(topic, **about)
+    source.with_metadata()
+    rows, end = source.read()
+    assert [(row["n"], row["_timestamp"]) for row in rows] == [(1, AT)]
+    (aside,) = source.aside(source.planner.first(), end)
+    reasons = dict(zip(aside.rows["offset"].to_pylist(), aside.rows["reason"].to_pylist(), strict=True))
+    assert reasons[1] == f"field _timestamp: {FARTHEST} milliseconds are more than a timestamp can have"
+    assert (reasons.keys(), aside.in_time) == ({1, 2}, 1)
 
 
 def test_every_record_is_counted_once(bench, bootstrap, make_topic):

@@ -183,6 +183,15 @@ def test_columns_that_the_body_does_not_use_are_null_and_kept_for_another_body(c
     assert table.rows(0) == [{"id": 1, "name": "Ann"}]
 
 
+def test_a_record_whose_time_no_timestamp_can_have_is_rejected(customers, admin):
+    table = customers(partitions=1)
+    table.spec = replace(table.spec, metadata=True)
+    admin.alter(table.spec.topic, configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    table.put(7, "Old", timestamp=NOON)
+    table.put(7, "New", timestamp=2**63 - 1)
+    assert [row["name"] for row in table.rows(0)] == ["Old"]
+
+
 def test_metadata_is_that_of_the_row_s_own_record(customers):
     table = customers(partitions=2)
     table.spec = replace(table.spec, metadata=True)

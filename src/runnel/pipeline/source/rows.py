@@ -1,15 +1,15 @@
 """The rows of a range of records: fetched, decoded, parsed, and told apart by their event time.
 
-A record becomes a row, or it is put aside: rejected, when its value does not fit the schema or its time is missing or
-further ahead of the batch's own time than declared; late, when its time is below the watermark at the start of the
-batch. One on which the body raises, and which is to be left out of the batch, is rejected as well. One that says
-nothing of rows, such as what follows a delete in a captured topic, is in time. Every offset that holds a record is
-counted once.
+A record becomes a row, or it is put aside: rejected, when its value does not fit the schema, its time is missing or
+further ahead of the batch's own time than declared, or its own time is asked for and no timestamp can have it; late,
+when its time is below the watermark at the start of the batch. One on which the body raises, and which is to be left
+out of the batch, is rejected as well. One that says nothing of rows, such as what follows a delete in a captured topic,
+is in time. Every offset that holds a record is counted once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
 
@@ -33,6 +33,7 @@ from runnel.pipeline.source.spec import BEAT, Spec
 from runnel.pipeline.source.values import Parsed, arrow_schema, parser
 
 MICROSECONDS = 1_000
+MOST = (2**63 - 1) // MICROSECONDS  # milliseconds of a timestamp
 TIMESTAMP = pa.timestamp("us", "UTC")
 ALL = ("value", "key", "offset", "timestamp", "headers")
 Indices: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -146,6 +147,8 @@ class Rows:
         columns |= self._metadata_columns(block, kept)
         rows = self._arranged(columns, parsed.rows.num_rows)
         going_on, why = (None, {}) if self._spec.time is None else self._timed(rows.column(self._spec.time.column))
+        if found := self._without_time(block, columns, kept):
+            going_on, why = _without_rows(found, going_on, rows.num_rows), why | found
         if self._left_out:
             going_on, why = self._without(block.column("offset"), kept, going_on, why)
         if going_on is None:
@@ -161,10 +164,18 @@ class Rows:
         own = offsets if kept is None else offsets.take(pa.array(kept))
         raising = pc.is_in(own, pa.array(list(self._left_out), pa.int64()))
         found = {row: (aside.REJECTED, self._left_out[own[row].as_py()]) for row in _places(raising)}
-        if not found:
-            return going_on, why
-        rest = pc.invert(raising)
-        return rest if going_on is None else pc.and_(going_on, rest), found | why
+        return (_without_rows(found, going_on, len(own)), found | why) if found else (going_on, why)
+
+    def _without_time(self, block: pa.RecordBatch, columns: dict[str, pa.Array], kept: Indices | None) -> Reasons:
+        """Those whose own time is asked for, and is beyond what a timestamp can be."""
+        if RECORD_TIME not in self._metadata or not columns[RECORD_TIME].null_count:
+            return {}
+        given = block.column("timestamp")
+        found = {}
+        for row in _places(columns[RECORD_TIME].is_null()):
+            time = given[row if kept is None else int(kept[row])].as_py()
+            found[row] = aside.REJECTED, f"field {RECORD_TIME}: {time} milliseconds are more than a timestamp can have"
+        return found
 
     def _timed(self, times: pa.Array) -> tuple[pa.Array | None, Reasons]:
         """Which rows go on (None: all), and why the others do not."""
@@ -197,7 +208,7 @@ class Rows:
             places = pa.array(kept)
             found = {name: column.take(places) for name, column in found.items()}
         if RECORD_TIME in found:
-            found[RECORD_TIME] = pc.cast(pc.cast(found[RECORD_TIME], pa.timestamp("ms", "UTC")), TIMESTAMP)
+            found[RECORD_TIME] = _moments(found[RECORD_TIME])
         if "_headers" in found:  # Spark compares the types, and knows no header that cannot be null
             found["_headers"] = found["_headers"].cast(METADATA_ARROW["_headers"])
         return found
@@ -268,6 +279,22 @@ def beat(spec: Spec, moment: Moment, idle: int) -> pa.RecordBatch | None:
     given = {event.column: pa.array([at], TIMESTAMP), BEAT: pa.array([True])}
     names = list(spec.all_columns)
     return pa.RecordBatch.from_arrays([given.get(name, pa.nulls(1, types[name])) for name in names], names=names)
+
+
+def _moments(milliseconds: pa.Array) -> pa.Array:
+    """As timestamps; null for those that are none."""
+    try:
+        return pc.cast(pc.cast(milliseconds, pa.timestamp("ms", "UTC")), TIMESTAMP)
+    except pa.ArrowInvalid:
+        fits = pc.and_(pc.less_equal(milliseconds, MOST), pc.greater_equal(milliseconds, -MOST))
+        return _moments(pc.if_else(fits, milliseconds, pa.scalar(None, pa.int64())))
+
+
+def _without_rows(rows: Iterable[int], going_on: pa.Array | None, count: int) -> pa.Array:
+    """Which of `count` rows go on besides these; before, all did where there is nothing."""
+    rest = np.ones(count, np.bool_)
+    rest[list(rows)] = False
+    return pa.array(rest) if going_on is None else pc.and_(going_on, pa.array(rest))
 
 
 def _places(mask: pa.Array) -> list[int]:

@@ -108,6 +108,9 @@ class KeyedRows(Rows):
         }
         refused |= {row: why for row, why in missing.items() if row not in refused and row not in passed}
         records = self._records(block, parsed)
+        about = dict(zip(records.schema.names, records.columns, strict=True))
+        timeless = self._without_time(block, about, None)
+        refused |= {row: why for row, why in timeless.items() if row not in refused and row not in passed}
         if parsed.holes:
             records, unknown = self._filled(records, parsed.holes, refused.keys() | passed)
             refused |= unknown

@@ -52,6 +52,9 @@ MARKS = (  # what stands for it in text, and in bytes
 )
 OPERATIONS = ("c", "u", "r", "d", "t", "m")
 LAST_WITH_ROW, DELETE, TRUNCATE, MESSAGE = 2, 3, 4, 5  # places in OPERATIONS
+UNKNOWN, REFUSED = -1, -2  # instead of one
+MICROSECONDS = 1_000
+MOST = (2**63 - 1) // MICROSECONDS  # milliseconds of a timestamp
 HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
 MOST_HEADS = 16  # schemas among the values of a block; if there are more, they are read one by one
 SOURCE = pa.struct([("ts_ms", pa.int64()), ("ts_us", pa.int64())])
@@ -231,11 +234,12 @@ class DebeziumParser:
     def _sorted_out(self, events: _Events, there: Indices | None, tombstones: Indices, count: int) -> Parsed:
         original = np.arange(count) if there is None else there
         after = events.columns[1]
-        kinds = np.asarray(pc.index_in(events.columns[0], value_set=pa.array(OPERATIONS)).fill_null(-1))
+        kinds = np.asarray(pc.index_in(events.columns[0], value_set=pa.array(OPERATIONS)).fill_null(UNKNOWN))
+        kinds = self._timed(events, kinds)
         with_row = (kinds >= 0) & (kinds <= LAST_WITH_ROW)
         is_row = with_row & np.asarray(after.is_valid())
         deleted, emptied = kinds == DELETE, kinds == TRUNCATE
-        self._refuse(events, with_row & ~is_row, kinds < 0)
+        self._refuse(events, with_row & ~is_row, kinds == UNKNOWN)
         goes_on = is_row if self._keyed else is_row | deleted | emptied
         rows = self._rows(events, goes_on)
         kept = original[events.places[goes_on]]
@@ -250,6 +254,23 @@ class DebeziumParser:
             {int(original[place]): names for place, names in events.holes.items()},
             original[events.places[emptied]] if self._keyed else NONE,
         )
+
+    def _timed(self, events: _Events, kinds: Indices) -> Indices:
+        """The kinds without those whose time in the database is asked for, and is beyond what a timestamp can be."""
+        if SOURCE_TIME not in self._asked:
+            return kinds
+        source = next(each for each, named in zip(events.columns, self._fields, strict=True) if named.name == "source")
+        milliseconds, microseconds = source.flatten()
+        ends = pc.min_max(milliseconds)
+        if max(ends["max"].as_py() or 0, -(ends["min"].as_py() or 0)) <= MOST:
+            return kinds
+        given = np.asarray(milliseconds.fill_null(0))
+        tells_rows = (kinds >= 0) & (kinds != MESSAGE)
+        beyond = tells_rows & np.asarray(microseconds.is_null()) & ((given > MOST) | (given < -MOST))
+        for row in np.flatnonzero(beyond):
+            reason = f"field source.ts_ms: {given[row]} milliseconds are more than a timestamp can have"
+            events.rejected[int(events.places[row])] = reason
+        return np.where(beyond, REFUSED, kinds)
 
     def _refuse(self, events: _Events, rowless: Mask, unknown: Mask) -> None:
         ops = events.columns[0]
@@ -285,7 +306,7 @@ def _list(events: _Events, goes_on: Mask) -> list[int]:
 def _times(source: pa.StructArray) -> pa.Array:
     """Older ones tell the time in milliseconds alone."""
     milliseconds, microseconds = source.flatten()
-    return pc.coalesce(microseconds, pc.multiply(milliseconds, pa.scalar(1_000, pa.int64()))).view(TIMESTAMP)
+    return pc.coalesce(microseconds, pc.multiply(milliseconds, pa.scalar(MICROSECONDS, pa.int64()))).view(TIMESTAMP)
 
 
 def _may_have_bytes(kind: pa.DataType) -> bool:

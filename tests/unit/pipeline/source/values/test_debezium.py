@@ -63,6 +63,25 @@ def test_the_time_of_older_captures_is_in_milliseconds():
     assert rows(found, "_source_time")[0]["_source_time"].microsecond == 7_000
 
 
+@pytest.mark.parametrize("milliseconds", [2**63 - 1, 2**63 // 1_000 + 1, -(2**63)])
+def test_a_time_in_the_database_that_no_timestamp_can_have_is_rejected(milliseconds):
+    """One that also tells microseconds needs no other time."""
+    far = {"ts_ms": milliseconds}
+    events = [
+        event("c", None, ANNE, source=far),
+        event("c", None, ANNE, source={"ts_ms": 7}),
+        event("d", ANNE, source=far),
+        event("u", ANNE, ANNA, source={**far, "ts_us": 9}),
+        event("m", source=far),
+    ]
+    found = parsed(events)
+    reason = f"field source.ts_ms: {milliseconds} milliseconds are more than a timestamp can have"
+    assert [(each.index, each.reason) for each in found.rejected] == [(0, reason), (2, reason)]
+    assert [row["_source_time"].microsecond for row in rows(found, "_source_time")] == [7_000, 9]
+    assert (found.indices().tolist(), found.passed.tolist()) == ([1, 3], [4])
+    assert parsed(events, asked=["id"]).rejected == [], "a time that nobody asks for is not looked at"
+
+
 def test_a_table_has_the_row_after_and_what_is_gone():
     found = parsed([event("c", None, ANNE), event("d", ANNE), None, event("u", None, ANNA)], keyed=True)
     assert (rows(found), found.indices().tolist(), found.tombstones.tolist()) == ([ANNE, ANNA], [0, 3], [1, 2])
