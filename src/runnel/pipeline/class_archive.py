@@ -30,7 +30,7 @@ from pathlib import Path
 import crc32c
 
 from runnel.pipeline.cache_directory import cache_directory
-from runnel.pipeline.java import Java
+from runnel.pipeline.java import Java, as_a_word
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class ClassArchive:
         if not self.is_whole():
             return ""
         _touch(self._note)
-        return f"-XX:SharedArchiveFile={self.path}"
+        return as_a_word(f"-XX:SharedArchiveFile={self.path}")
 
     def is_whole(self) -> bool:
         """One that is not is removed."""

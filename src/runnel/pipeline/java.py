@@ -39,6 +39,14 @@ def major(version: str) -> int:
     return int(found[1]) if found else 0
 
 
+def as_a_word(option: str) -> str:
+    """An option of Java's among others in one text, from which Spark takes it out whole: a path may have spaces."""
+    if not re.search(r"""[\s"'\\]""", option):
+        return option
+    escaped = re.sub(r'(["\\])', r"\\\1", option)
+    return f'"{escaped}"'
+
+
 def _told_by_its_files(path: Path) -> str | None:
     """The file `release` says what `java -version` says, without a start of Java."""
     try:

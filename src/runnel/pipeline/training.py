@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from runnel.pipeline.java import as_a_word
 from runnel.pipeline.session import java_options, spark_session
 
 ROWS = 100
@@ -69,7 +70,7 @@ def run(spark: SparkSession) -> None:
 
 
 def main() -> None:
-    options = java_options(f"-XX:ArchiveClassesAtExit={Path(sys.argv[1])}", "-Xlog:disable")
+    options = java_options(as_a_word(f"-XX:ArchiveClassesAtExit={Path(sys.argv[1])}"), "-Xlog:disable")
     spark = spark_session("training", master="local[2]", settings={"spark.driver.extraJavaOptions": options})
     # Java must end by itself, or it writes nothing: wait for it.
     gateway = spark.sparkContext._gateway

@@ -45,6 +45,12 @@ def test_one_that_was_kept_is_used(archive):
     assert archive.options() == f"-XX:SharedArchiveFile={archive.path}"
 
 
+def test_the_name_of_its_directory_may_have_spaces(home, tmp_path):
+    archive = ClassArchive(JAVA, home, tmp_path / "my cache")
+    keep(archive)
+    assert archive.options() == f'"-XX:SharedArchiveFile={archive.path}"'
+
+
 @pytest.mark.parametrize(
     "damage", [lambda content: content[:-1], lambda content: b"x" + content[1:], lambda content: b""]
 )

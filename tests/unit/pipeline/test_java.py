@@ -1,7 +1,9 @@
+import shlex
+
 import pytest
 
 from runnel.pipeline.errors import JavaMissing, JavaTooOld
-from runnel.pipeline.java import find_java, major
+from runnel.pipeline.java import as_a_word, find_java, major
 
 
 @pytest.fixture
@@ -49,3 +51,9 @@ def test_an_old_java_is_refused(home):
 @pytest.mark.parametrize(("text", "is_"), [("17.0.15", 17), ("1.8.0_402", 8), ("25-ea", 25), ("", 0), ("none", 0)])
 def test_the_major_version(text, is_):
     assert major(text) == is_
+
+
+@pytest.mark.parametrize("option", ["-Xss4m", "-Da=/my cache/b", "-Da=/my\tcache", "-Da=it's", '-Da="b" c', "-Da=\\b"])
+def test_an_option_is_one_word_whatever_is_in_it(option):
+    """By the rules of a shell, which Spark follows, too."""
+    assert shlex.split(f"-Xmx1g {as_a_word(option)} -Xlog:disable") == ["-Xmx1g", option, "-Xlog:disable"]
