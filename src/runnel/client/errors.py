@@ -49,6 +49,8 @@ HINTS = {
     KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster what it allows",
     KafkaError.INVALID_RECORD: "if the topic is compacted, as that of a table, its records need keys: "
     "`runnel produce` has --key-separator, and --key",
+    KafkaError.INVALID_TIMESTAMP: "give records a time that is not so far off, or change the topic's "
+    "message.timestamp.after.max.ms or message.timestamp.before.max.ms",
 }
 LATE = frozenset(
     {

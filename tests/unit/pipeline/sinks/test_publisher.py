@@ -11,7 +11,7 @@ import pytest
 from runnel import Broker
 from runnel.client import Admin, positions
 from runnel.client.committed import committed
-from runnel.client.errors import Fenced, RecordTooLarge
+from runnel.client.errors import Fenced, RecordTooLarge, Refused
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.markers import Marker, read_marker
 from runnel.pipeline.sinks import publisher as publishing
@@ -116,6 +116,14 @@ def test_batches_are_as_small_as_a_topic_takes_them_also_if_that_is_set_meanwhil
     assert [value for _, value in committed(cluster, OUT)] == [*rows["value"].to_pylist(), *others["value"].to_pylist()]
     assert [value for _, value in committed(cluster, "in.rejected")] == rows["value"].to_pylist()
     assert read_marker(cluster, MARKS, "stays") == last
+
+
+def test_a_time_that_a_topic_does_not_take_is_told_with_what_to_do(cluster):
+    ahead = pa.array([(int(time.time()) + 7_200) * 1_000], pa.int64())
+    rows = ROWS.set_column(ROWS.column_names.index("timestamp"), "timestamp", ahead)
+    with pytest.raises(Refused, match=r"writing to out-0 failed: .*message.timestamp.after.max.ms = 3600000") as told:
+        made(cluster).publish(Marker("stays", 0, "7c3e", {}), {(OUT, 0): rows}, NOTHING)
+    assert told.value.hint.startswith("give records a time that is not so far off")
 
 
 def test_a_record_that_a_topic_does_not_take_is_told_and_nothing_stays_open(cluster):
