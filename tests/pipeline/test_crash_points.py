@@ -29,6 +29,7 @@ from tests.pipeline import test_bad_rows, test_rebuild, test_repartition, test_t
 from tests.pipeline.crash_driver import NAIVE, NO_MARKER, STREAM, VIEW, WINDOWS, Life
 from tests.pipeline.crash_engine import Engine, engine
 from tests.pipeline.crash_scene import ALL_AT_ONCE, Scene, check_stays
+from tests.unit.pipeline import test_kafka
 
 # The steps of each way of writing, in the order in which a run does them.
 SOURCE = ("source.start", "checkpoint.sync", "source.aside")
@@ -88,7 +89,8 @@ def test_every_durable_step_is_tried():
     sources = [path for each in (runnel.pipeline, runnel.views) for path in Path(each.__file__).parent.rglob("*.py")]
     names = {name for path in sources for name in re.findall(r'durable\("([^"]+)"\)', path.read_text())}
     # These try theirs by themselves.
-    for other in (test_bad_rows, test_tables, test_views_as_inputs, test_exchange, test_rebuild, test_repartition):
+    of_inputs, of_outputs = (test_kafka, test_tables, test_views_as_inputs), (test_exchange, test_rebuild)
+    for other in (*of_inputs, *of_outputs, test_bad_rows, test_repartition):
         names -= set(other.STEPS)
     here = {step for steps in CHAINS.values() for step in steps}
     assert here == {step for steps in WAYS.values() for step in steps}

@@ -9,6 +9,7 @@ from runnel.client import Admin
 from runnel.client.cluster import PATIENCE, Cluster
 from runnel.client.errors import InvalidConfig, Refused, TopicExists
 from runnel.client.security import Security
+from runnel.durable import durable
 from runnel.errors import RunnelError
 
 LARGEST = "max.message.bytes"
@@ -67,13 +68,20 @@ def _room(admin: Admin, beside: Mapping[str, Collection[str]]) -> dict[str, dict
 
 
 def _make(admin: Admin, name: str, partitions: int | None, configs: Mapping[str, str], room: Mapping[str, str]) -> bool:
-    try:
+    with durable("topic.make"):
         try:
-            admin.create(name, partitions=partitions, configs={**configs, **room})
-        except (InvalidConfig, Refused):
-            if not room:
-                raise
-            admin.create(name, partitions=partitions, configs=configs)  # who runs the Kafka allows no such limit
-    except TopicExists:  # another one was quicker
-        return False
+            _create(admin, name, partitions, configs, room)
+        except TopicExists:  # another one was quicker
+            return False
     return True
+
+
+def _create(
+    admin: Admin, name: str, partitions: int | None, configs: Mapping[str, str], room: Mapping[str, str]
+) -> None:
+    try:
+        admin.create(name, partitions=partitions, configs={**configs, **room})
+    except (InvalidConfig, Refused):
+        if not room:
+            raise
+        admin.create(name, partitions=partitions, configs=configs)  # who runs the Kafka allows no such limit

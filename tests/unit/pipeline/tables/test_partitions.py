@@ -135,14 +135,15 @@ def look(directory: Path, count: int, batch: int | None, die_at: str) -> None:
         lookout.look(batch)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("sides", [["before"], ["after"], ["before", "before"], ["before", "after"]])
 @pytest.mark.parametrize("time", [1, 2])
-def test_a_driver_that_dies_at_it_is_followed_by_one_that_goes_on(tmp_path, side, time):
-    """At its first note, or when a partition has come."""
+def test_a_driver_that_dies_at_it_is_followed_by_one_that_goes_on(tmp_path, sides, time):
+    """At its first note, or when a partition has come; once, twice, and while the first death is made good."""
     if time == 2:
         look(tmp_path / "2", 1, None, "")
-    died = subprocess.run([sys.executable, "-c", DRIVER, tmp_path / "2", f"{STEP}:{side}:1"], cwd=ROOT, check=False)
-    assert died.returncode == -signal.SIGKILL
+    for side in sides:
+        died = subprocess.run([sys.executable, "-c", DRIVER, tmp_path / "2", f"{STEP}:{side}:1"], cwd=ROOT, check=False)
+        assert died.returncode == -signal.SIGKILL
     look(tmp_path / "2", 2, 1, "")
     assert counts(tmp_path, 2) == [2]
     assert counts(tmp_path, 0) == [1 if time == 2 else 2]
