@@ -16,7 +16,8 @@ APP = 'from runnel import App\n\napp = App("shop")\n'
 def as_before(monkeypatch):
     """What a file leaves behind is no other test's."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    yield
+    sys.modules.pop("shop", None)
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "__main__", "runnel", "pyspark", "click"])
