@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from runnel.pipeline.java import find_java
-from runnel.pipeline.session import LONG_LIVED, SHORT_LIVED, java_options
+from runnel.pipeline.session import HEAP, LONG_LIVED, SHORT_LIVED, java_options
 
 
 @pytest.mark.servers
@@ -91,10 +91,19 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
         ("C1MaxInlineSize", "6"),
         ("C1MaxInlineLevel", "3"),
         ("SegmentedCodeCache", "false"),
+        ("MarkSweepDeadRatio", "0"),
     ],
 )
 def test_java_knows_what_it_is_told_about_its_memory(flag, value):
     """It would pass over what it does not know: older versions need not know all."""
-    asked = [find_java().path, *java_options(LONG_LIVED).split(), "-XX:+PrintFlagsFinal", "-version"]
+    asked = [find_java().path, *java_options(LONG_LIVED, HEAP).split(), "-XX:+PrintFlagsFinal", "-version"]
     told = subprocess.run(asked, capture_output=True, check=True, text=True).stdout
     assert re.search(rf"\b{flag} += {value} ", told)
+
+
+@pytest.mark.servers
+def test_spark_keeps_no_times_of_its_listeners(spark):
+    registry = spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry()
+    names = [str(name) for name in registry.getTimers().keySet()]
+    assert names  # those of the queues
+    assert not [name for name in names if name.startswith("listenerProcessingTime.")]

@@ -44,8 +44,9 @@ LONG_LIVED = "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCac
 # Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
 # a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
 # taken for long-lived. So is what has survived fifteen collections of the new: of small batches, in this room, five
-# seconds. All that is kept of a batch for people to look at must be shorter there.
-HEAP = "-Xms304m -XX:NewSize=192m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90"
+# seconds. All that is kept of a batch for people to look at must be shorter there. And a full collection leaves no
+# gaps, where Java would leave a twentieth of the room for what is long-lived.
+HEAP = "-Xms304m -XX:NewSize=192m -XX:SurvivorRatio=6 -XX:TargetSurvivorRatio=90 -XX:MarkSweepDeadRatio=0"
 # Code is compiled once and at once; and there is room for what a few tests make, so that Java need not stop to collect
 # it, nor whenever it has loaded some thousand classes more.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:InitialRAMPercentage=10 -XX:NewRatio=1 -XX:MetaspaceSize=256m"
@@ -71,6 +72,8 @@ SETTINGS = {
     "spark.ui.retainedTasks": "20",
     "spark.ui.dagGraph.retainedRootRDDs": "5",
     "spark.sql.ui.retainedExecutions": "5",
+    # A thousand measured times for each kind of listener, one for each event: kept for minutes, for nobody who looks.
+    "spark.scheduler.listenerbus.metrics.maxListenerClassesTimed": "0",
     # Spark writes and compiles a class for each watermark, which it needs for one batch. A query has about ten others.
     "spark.sql.codegen.cache.maxEntries": "200",
     "spark.sql.session.timeZone": "UTC",
