@@ -1,7 +1,8 @@
 """Metadata (3), versions 0 to 13: the broker, its topics and their partitions.
 
 - No list means all topics; in version 0 an empty list does. Hidden topics are not listed.
-- A topic that does not exist is made if the request and `auto.create.topics.enable` allow it, and answered at once.
+- A topic that does not exist is made if the request and `auto.create.topics.enable` allow it, and answered at once. By
+  one request at most 10,000 partitions are made: topics beyond that are unknown, until they are asked for again.
 - From version 10 on a topic has its id, and from 12 on it can be asked for by it; before, that is INVALID_REQUEST.
 - The address is the one that is advertised for the listener the client came in by.
 - What a client may do is told if it asks (versions 8 to 13), and is everything: there is no access control yet.
@@ -13,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from runnel.broker import operations
+from runnel.broker.apis.create_topics import MOST_PARTITIONS
 from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Request
@@ -35,9 +37,12 @@ def handle(node: Node, request: Request) -> Answer:
 
 async def _with_creation(node: Node, request: Request) -> Body:
     topics = []
+    left = MOST_PARTITIONS
     for asked in request.body["topics"]:
         if asked["topic_id"] is None and _find(node, asked) is None:
-            topics.append(await _created_or_unknown(node, request, asked["name"] or ""))
+            answer = await _created_or_unknown(node, request, asked["name"] or "", left)
+            left -= len(answer["partitions"])
+            topics.append(answer)
         else:
             topics.append(_answer_for(node, request, asked))
     return _body(node, request, topics)
@@ -59,12 +64,12 @@ def _answer_for(node: Node, request: Request, asked: dict[str, Any]) -> dict[str
     return missing_topic(asked["name"], code, asked["topic_id"])
 
 
-async def _created_or_unknown(node: Node, request: Request, name: str) -> dict[str, Any]:
+async def _created_or_unknown(node: Node, request: Request, name: str, left: int) -> dict[str, Any]:
     # A name that is in use belongs to nobody's mistake: only a new one is looked at.
     if mistake_in_name(name, node.topics) is not None:
         return missing_topic(name, ErrorCode.INVALID_TOPIC)
     allowed = request.body["allow_auto_topic_creation"] and node.settings.auto_create_topics_enable
-    if not allowed or name in INTERNAL | HIDDEN:
+    if not allowed or name in INTERNAL | HIDDEN or node.settings.num_partitions > left:
         return missing_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         return _topic(node, request, await node.topics.create(name, node.settings.num_partitions, {}))

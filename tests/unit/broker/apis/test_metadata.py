@@ -212,6 +212,15 @@ def test_a_new_topic_has_the_brokers_number_of_partitions() -> None:
         assert len(found["partitions"]) == 4
 
 
+def test_one_request_makes_so_many_partitions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.broker.apis.metadata.MOST_PARTITIONS", 5)
+    asked = [{"topic_id": None, "name": name} for name in ("a", "b", "c")]
+    with Broker(settings={"num.partitions": 2}) as broker, Wire(broker.bootstrap) as wire:
+        first, second = (ask(wire, 12, topics=asked, allow_auto_topic_creation=True)["topics"] for _ in range(2))
+    assert [code(each) for each in first] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [len(each["partitions"]) for each in second] == [2, 2, 2]
+
+
 def test_a_broker_can_forbid_it() -> None:
     with Broker(settings={"auto.create.topics.enable": False}) as broker, Wire(broker.bootstrap) as wire:
         (found,) = metadata(wire, "orders", allow_auto_topic_creation=True)["topics"]
