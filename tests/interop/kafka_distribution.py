@@ -208,7 +208,7 @@ def kafka_classpath(part: str = "kafka") -> str:
     return str(jars / "*")
 
 
-def fetch_jars(jars: Path, pom: Path, what: str = f"Apache Kafka {VERSION}") -> None:
+def fetch_jars(jars: Path, pom: Path, what: str = f"Apache Kafka {VERSION}", *, version: str = VERSION) -> None:
     """Fetch under another name first, so that an interrupted download is never taken for a whole one."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -216,7 +216,7 @@ def fetch_jars(jars: Path, pom: Path, what: str = f"Apache Kafka {VERSION}") -> 
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jars.parent, prefix=f"{jars.name}.partial-") as partial:
         fetched = Path(partial) / jars.name
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}", f"-Dkafka.version={version}"]
         run = subprocess.run(
             [maven, "-B", "-q", "-f", str(pom), *goal],
             stdout=subprocess.PIPE,
