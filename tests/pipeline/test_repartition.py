@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from runnel import App, Broker, Reading
+from runnel.client import Producer
 from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.errors import NotShared
 from runnel.pipeline.repartition import PARTITIONS, shared_by
+from runnel.views.errors import UnknownView
 from tests.pipeline.operators import LATE, OPERATORS, SCHEMA, tumbling
 from tests.pipeline.scene import SECOND, Scene, Sending
 from tests.pipeline.stage import APP, PROGRAM, Stage
 from tests.pipeline.test_sums import ALL, check_answer, check_late, check_sums
+from tests.pipeline.waiting import wait_until
 
 STEPS = ("repartition.state", "repartition.name")  # in test_crash_points
 WINDOW = OPERATORS["tumbling window"]
@@ -99,6 +105,83 @@ def test_a_stream_and_a_view_go_on_with_the_same_answers_by_more_tasks_and_by_fe
 def tasks_of(scene: Scene, output: str) -> list[str]:
     state = checkpoint_of(scene, output).path / "state" / "0"
     return sorted(path.name for path in state.iterdir() if path.name.isdigit())
+
+
+def per_key() -> App:
+    """What each key has sent: record by record, as they were summed up, and their number and last one."""
+    app = App("keys")
+    clicks = app.stream("clicks", schema="k int, n int")
+
+    @app.stream(clicks, key="k")
+    def passed(clicks):
+        return clicks
+
+    @app.view(clicks, key="k")
+    def counted(clicks):
+        return clicks.groupBy("k").agg(F.count("n").alias("count"), F.sum("n").alias("sum"), F.max("n").alias("last"))
+
+    @app.view(clicks, key="k")
+    def unlike(clicks):
+        return clicks.dropDuplicates(["k", "n"]).groupBy("k").agg(F.count("n").alias("count"))
+
+    return app
+
+
+class Sender:
+    """Sends all the while: of each key the numbers from 0 on, in their order, each key to a partition of its own."""
+
+    KEYS = 5
+
+    def __init__(self, bootstrap: str) -> None:
+        self.sent = 0  # of each key
+        self._bootstrap = bootstrap
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        with Producer(self._bootstrap) as producer:
+            while not self._ended.is_set():
+                for k in range(self.KEYS):
+                    producer.submit("clicks", json.dumps({"k": k, "n": self.sent}).encode(), partition=k % 2)
+                self.sent += 1
+                self._ended.wait(0.02)
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@pytest.mark.servers
+def test_while_somebody_sends_each_record_counts_once_and_those_of_a_key_stay_in_order(scene):
+    """By other numbers of tasks, which remember, and by those that write, or the driver."""
+    sender = Sender(scene.broker.bootstrap)
+    with ThreadPoolExecutor(1) as thread:
+        sending = thread.submit(sender.run)
+        try:
+            for partitions, parallel_from in ((2, 10**9), (5, 1), (3, 10**9)):
+                before = sender.sent
+                with scene.live(per_key(), partitions=partitions, parallel_from=parallel_from):
+                    wait_until(lambda before=before: sending.done() or _last_counted(scene) > before)
+        finally:
+            sender.end()
+        sending.result()
+    scene.run(per_key(), partitions=4)
+    assert all(shared_by(checkpoint_of(scene, output)) == 4 for output in ("counted", "unlike"))
+    passed: dict[int, list[int]] = {}
+    for row in scene.values("passed"):
+        passed.setdefault(row["k"], []).append(row["n"])
+    numbers = list(range(sender.sent))
+    assert passed == dict.fromkeys(range(Sender.KEYS), numbers)
+    counted = {row["k"]: (row["count"], row["sum"], row["last"]) for row in scene.rows("counted")}
+    assert counted == dict.fromkeys(range(Sender.KEYS), (len(numbers), sum(numbers), numbers[-1]))
+    assert {row["k"]: row["count"] for row in scene.rows("unlike")} == dict.fromkeys(range(Sender.KEYS), len(numbers))
+
+
+def _last_counted(scene: Scene) -> int:
+    """The least of the last numbers that the view has of each key; -1 before there is one."""
+    try:
+        rows = scene.rows("counted")
+    except UnknownView:
+        return -1
+    return min(row["last"] for row in rows) if len(rows) == Sender.KEYS else -1
 
 
 @pytest.mark.servers
