@@ -450,6 +450,18 @@ class Segment:
 
     def _before_time(self, timestamp: int, least_offset: int) -> Place:
         """A place before the first batch that reaches this time, and not far from it."""
+        known = None
+        while known != self.next_offset:  # more was written while we looked, and the indexes tell of it in part
+            known = self.next_offset
+            anchor = self._trusted_before(timestamp)
+            if anchor is not None:
+                found = self._indexed_before(max(self.base_offset, anchor, least_offset))
+                return self._behind_damage(found, least_offset)
+        logger.warning("%s: the time index is wrong at %d; reading without it", self.stem, timestamp)
+        return self._behind_damage(Place(0, self.base_offset), least_offset)
+
+    def _trusted_before(self, timestamp: int) -> int | None:
+        """An offset up to which no time is large enough, by the indexes; None if what they say is not so."""
         file, size = self.file(), self.size
         try:
             before, entry = self.times.around(timestamp)
@@ -459,11 +471,8 @@ class Segment:
                 self._is_true(timed, file, size) for timed in (before, entry) if timed is not None
             )
         except (struct.error, Broken):  # cut off while we looked, or damaged
-            trusted = False
-        if not trusted:
-            logger.warning("%s: the time index is wrong at %d; reading without it", self.stem, timestamp)
-            return self._behind_damage(Place(0, self.base_offset), least_offset)
-        return self._behind_damage(self._indexed_before(max(self.base_offset, anchor, least_offset)), least_offset)
+            return None
+        return anchor if trusted else None
 
     def damage_found(self, broken: Broken) -> Damage:
         return damage_at(self.file(), broken, self.size, self.next_offset)

@@ -5,6 +5,7 @@ import pytest
 
 from runnel.errors import DamagedLog
 from runnel.log.damage import Damage
+from runnel.log.index import TimeIndex
 from runnel.log.open_files import OpenFiles
 from runnel.log.place import Place
 from runnel.log.segment import Segment
@@ -193,6 +194,26 @@ def test_a_wrong_entry_of_the_time_index_does_not_hide_a_record(number: int, wro
     segment = again(segment, BASE + 30)
 
     assert [offset_at(segment, time) for time in range(0, 300, 10)] == list(range(BASE, BASE + 30))
+
+
+@pytest.mark.parametrize("asked", [40, 290, 300])
+def test_what_is_written_while_a_time_is_looked_for_does_not_make_the_time_index_wrong(
+    asked: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    segment = new_segment(*range(0, 290, 10))
+    for time in (290, 300):  # of the last one no index tells
+        write(segment, build_batch([Record(b".", None, time)], base_offset=segment.next_offset))
+    around, later = TimeIndex.around, iter(range(310, 350, 10))
+
+    def written_meanwhile(index: TimeIndex, timestamp: int) -> object:
+        found = around(index, timestamp)
+        for time in later:
+            write(segment, build_batch([Record(b"." * 600, None, time)], base_offset=segment.next_offset))
+        return found
+
+    monkeypatch.setattr(TimeIndex, "around", written_meanwhile)
+    assert offset_at(segment, asked) == BASE + asked // 10
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
