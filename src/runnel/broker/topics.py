@@ -29,6 +29,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})  # clients may read them only
 HIDDEN = frozenset({METADATA_TOPIC})
+KAFKAS_OWN = "__cluster_metadata"  # there, nobody else can have a topic of this name
 
 InThread = Callable[..., Awaitable[Any]]
 SettingsOf = Callable[[Mapping[str, str]], TopicSettings]

@@ -1,6 +1,7 @@
 """CreateTopics (19), versions 2 to 7.
 
-- Each topic is answered on its own. One that is named twice is INVALID_REQUEST both times.
+- Each topic is answered on its own. One that is named twice is INVALID_REQUEST both times, and so is the name that
+  Kafka keeps for itself.
 - The number of partitions and the replication factor may be left to the broker with -1 (version 4 on), or given by an
   assignment, which can name this broker only. Another replication factor than 1 is INVALID_REPLICATION_FACTOR, unless
   `runnel.replication.factor.lenient` is set.
@@ -20,6 +21,7 @@ from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import mistake_in_name
+from runnel.broker.topics import KAFKAS_OWN
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
@@ -62,6 +64,8 @@ def _order(node: Node, asked: dict[str, Any]) -> Order:
     mistake = mistake_in_name(name, node.topics)
     if mistake is not None:
         raise Refusal(ErrorCode.INVALID_TOPIC, mistake)
+    if name == KAFKAS_OWN:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"the name {name!r} is Apache Kafka's own")
     partitions = _assigned(node, asked) if asked["assignments"] else _counted(node, asked)
     configs = {}
     for config in asked["configs"]:

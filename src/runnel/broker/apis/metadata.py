@@ -19,7 +19,7 @@ from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Request
 from runnel.broker.topic_names import mistake_in_name
-from runnel.broker.topics import HIDDEN, INTERNAL, Topic
+from runnel.broker.topics import HIDDEN, INTERNAL, KAFKAS_OWN, Topic
 from runnel.errors import RunnelError, TopicExists
 from runnel.protocol.error_codes import ErrorCode
 
@@ -69,7 +69,7 @@ async def _created_or_unknown(node: Node, request: Request, name: str, left: int
     if mistake_in_name(name, node.topics) is not None:
         return missing_topic(name, ErrorCode.INVALID_TOPIC)
     allowed = request.body["allow_auto_topic_creation"] and node.settings.auto_create_topics_enable
-    if not allowed or name in INTERNAL | HIDDEN or node.settings.num_partitions > left:
+    if not allowed or name in INTERNAL | HIDDEN | {KAFKAS_OWN} or node.settings.num_partitions > left:
         return missing_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         return _topic(node, request, await node.topics.create(name, node.settings.num_partitions, {}))

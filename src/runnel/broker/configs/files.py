@@ -2,6 +2,7 @@
 
 As in Java's properties, `:` or a space may stand for `=`, a line that begins with `#` or `!` is a comment, a line that
 ends with a backslash goes on in the next, and `\\t`, `\\n`, `\\uXXXX` and `\\` before another character are escapes.
+Lines end as Java's do, and a mark of the byte order before the first is passed over.
 What is most likely a mistake is refused with its line: a name without a value, a name twice, a name nobody knows.
 """
 
@@ -24,7 +25,7 @@ MEANING = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, str]:
     """The settings of a file, each checked; Permanent, with file and line, if one cannot be."""
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Permanent(f"{path} cannot be read: {reason}", hint="name a file with one NAME=VALUE a line") from error
@@ -46,14 +47,14 @@ def _pair(place: str, line: str) -> tuple[str, str]:
     found = PAIR.fullmatch(line)
     if found is None:
         raise Permanent(f"{place}: {line!r} sets nothing", hint="expected NAME=VALUE")
-    return _plain(found["name"]), _plain(found["value"])
+    return _plain(place, found["name"]), _plain(place, found["value"])
 
 
 def _whole_lines(content: str) -> Iterator[tuple[int, str]]:
     """Each line with what continues it, without comments and empty ones; and its number."""
     first = 0
     parts: list[str] = []
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         part = line.lstrip()
         if not parts:
             first = number
@@ -73,10 +74,11 @@ def _ends_with_backslash(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _plain(text: str) -> str:
-    return ESCAPE.sub(_meaning, text)
+def _plain(place: str, text: str) -> str:
+    def meaning(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if code == "u":
+            raise Permanent(f"{place}: \\u without four digits of a character's number", hint="write such as \\u00e9")
+        return chr(int(code[1:], 16)) if len(code) > 1 else MEANING.get(code, code)
 
-
-def _meaning(escape: re.Match[str]) -> str:
-    code = escape[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else MEANING.get(code, code)
+    return ESCAPE.sub(meaning, text)

@@ -126,6 +126,15 @@ def test_a_name_that_no_topic_can_have_is_invalid(wire: Wire, name: str) -> None
     assert result["error_message"]
 
 
+def test_the_name_that_kafka_keeps_for_itself_is_refused_and_not_made_by_asking_for_it(wire: Wire) -> None:
+    result = create_one(wire, "__cluster_metadata")
+    assert code(result) == ErrorCode.INVALID_REQUEST
+    assert result["error_message"] == "the name '__cluster_metadata' is Apache Kafka's own"
+    asked = {"topics": [{"topic_id": None, "name": "__cluster_metadata"}], "allow_auto_topic_creation": True}
+    (told,) = wire.ask(Api.METADATA, 13, **asked, include_topic_authorized_operations=False)["topics"]
+    assert (told["error_code"], told["partitions"]) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+
+
 def test_the_longest_name_is_taken(wire: Wire, topic: str) -> None:
     name = (topic + "-" * 249)[:249]
     assert code(create_one(wire, name)) == ErrorCode.NONE

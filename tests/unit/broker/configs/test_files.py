@@ -50,6 +50,18 @@ def test_a_value_may_be_empty(tmp_path: Path) -> None:
     assert read_config_file(written(tmp_path, "authorizer.class.name=\n")) == {"authorizer.class.name": ""}
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert read_config_file(written(tmp_path, "\ufeffnode.id=5\r\nnum.partitions=2")) == {
+        "node.id": "5",
+        "num.partitions": "2",
+    }
+
+
+@pytest.mark.parametrize("character", ["\f", "\x0b", "\x85", "\u2028"])
+def test_a_line_ends_where_javas_do_and_nowhere_else(tmp_path: Path, character: str) -> None:
+    assert read_config_file(written(tmp_path, f"broker.rack=a{character}b\n")) == {"broker.rack": f"a{character}b"}
+
+
 def test_the_last_line_may_go_on_in_vain(tmp_path: Path) -> None:
     assert read_config_file(written(tmp_path, "node.id=5\\")) == {"node.id": "5"}
 
@@ -58,6 +70,10 @@ def test_the_last_line_may_go_on_in_vain(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("node.id=1\n\nnum.partitions\n", "line 3: 'num.partitions' sets nothing (expected NAME=VALUE)"),
+        (
+            "broker.rack=\\u12\n",
+            "line 1: \\u without four digits of a character's number (write such as \\u00e9)",
+        ),
         ("node.id=1\nnode.id=2\n", "line 2: node.id is set in line 1 already (remove one)"),
         (
             "# one\nnum.partitons=2\n",
