@@ -34,9 +34,14 @@ def classpath_of(version: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("runnel", marks=pytest.mark.servers), pytest.param("kafka", marks=pytest.mark.soak)]
+    ("version", "kind"),
+    [
+        pytest.param("2.1.1", "runnel", marks=pytest.mark.servers),
+        pytest.param("2.8.2", "runnel", marks=pytest.mark.soak),
+        pytest.param("3.7.1", "runnel", marks=pytest.mark.servers),
+        *(pytest.param(each, "kafka", marks=pytest.mark.soak) for each in ("2.1.1", "2.8.2", "3.7.1")),
+    ],
 )
-@pytest.mark.parametrize("version", ["2.1.1", "2.8.2", "3.7.1"])
 def test_it_makes_topics_joins_a_group_and_copies_in_transactions(version: str, kind: str, tmp_path: Path) -> None:
     classpath = compiled_with(classpath_of(version), HERE / "Copy.java", tmp_path / "classes")
     with broker_of(kind, tmp_path / "broker", {"group.initial.rebalance.delay.ms": "0"}) as broker:
