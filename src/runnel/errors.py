@@ -258,6 +258,11 @@ class UnusableDirectory(Permanent):
         self.reason = reason
 
 
+class FileInTheWay(UnusableDirectory):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason, hint="name another one, or move the file away")
+
+
 class ReplayFailed(Permanent):
     """A state that lives in a log could not be rebuilt."""
 

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.errors import UnusableDirectory
+from runnel.errors import FileInTheWay
 from runnel.freeing import FREEING, LARGE
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def replace_file(files: Files, path: str, content: bytes, *, mark: str = "") -> 
 
 
 def make_directories(path: str) -> None:
-    """The folder and those above it that are missing, so that a power cut does not take them away. UnusableDirectory if
-    a file is in the way.
+    """The folder and those above it that are missing, so that a power cut does not take them away. FileInTheWay if a
+    file is.
     """
     wanted, missing = path, []
     while not os.path.isdir(path):
@@ -320,6 +320,5 @@ def make_directories(path: str) -> None:
             DISK.make_directory(each)
         except FileExistsError:
             if not os.path.isdir(each):  # else somebody else was quicker
-                hint = "name another one, or move the file away"
-                raise UnusableDirectory(wanted, f"{each} is a file", hint=hint) from None
+                raise FileInTheWay(wanted, f"{each} is a file") from None
         DISK.sync_directory(os.path.dirname(os.path.abspath(each)))

@@ -23,7 +23,7 @@ import threading
 from typing import Any
 
 from runnel.clock import Clock
-from runnel.errors import DirectoryOwned, DiskLow, UnusableDirectory
+from runnel.errors import DirectoryOwned, DiskLow, FileInTheWay, UnusableDirectory
 from runnel.files import Files, Lock, read_file, replace_file
 from runnel.log.checkpoints import (
     CLEAN_OFFSETS,
@@ -119,8 +119,7 @@ class DataDirectory:
             if not self.files.exists(f"{self.path}/{META_FILE}"):
                 self.files.sync_directory(parent)
         except NotADirectoryError:
-            hint = "name another one, or move the file away"
-            raise UnusableDirectory(self.path, "a file is above it", hint=hint) from None
+            raise FileInTheWay(self.path, "a file is above it") from None
         except OSError as error:
             raise UnusableDirectory(
                 self.path, f"it cannot be made: {error}", hint=f"make {parent} and give yourself access"

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from runnel.clock import SYSTEM_CLOCK, Clock
-from runnel.errors import Closed, InvalidSetting, UnusableDirectory
+from runnel.errors import Closed, FileInTheWay, InvalidSetting, UnusableDirectory
 from runnel.files import DISK, Files
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.compaction.background import BackgroundCompaction
@@ -210,8 +210,7 @@ class Log:
         except OSError as error:
             self._home.release()
             if isinstance(error, NotADirectoryError) and error.filename == self.path:
-                hint = "name another one, or move the file away"
-                raise UnusableDirectory(self.path, "it is a file", hint=hint) from None
+                raise FileInTheWay(self.path, "it is a file") from None
             hint = "free some space or see to the disk; what is there is left as it is"
             raise UnusableDirectory(self.path, f"it cannot be opened: {error}", hint=hint) from error
         except BaseException:

@@ -31,10 +31,8 @@ from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.spec import BEAT, Spec
 from runnel.pipeline.source.values import Parsed, arrow_schema, parser
+from runnel.pipeline.source.values.schema import MICROSECONDS, MOST_MILLISECONDS, TIMESTAMP
 
-MICROSECONDS = 1_000
-MOST = (2**63 - 1) // MICROSECONDS  # milliseconds of a timestamp
-TIMESTAMP = pa.timestamp("us", "UTC")
 ALL = ("value", "key", "offset", "timestamp", "headers")
 Indices: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 Reasons: TypeAlias = dict[int, tuple[str, str]]  # by the number of the row: the kind, and why
@@ -286,7 +284,9 @@ def _moments(milliseconds: pa.Array) -> pa.Array:
     try:
         return pc.cast(pc.cast(milliseconds, pa.timestamp("ms", "UTC")), TIMESTAMP)
     except pa.ArrowInvalid:
-        fits = pc.and_(pc.less_equal(milliseconds, MOST), pc.greater_equal(milliseconds, -MOST))
+        fits = pc.and_(
+            pc.less_equal(milliseconds, MOST_MILLISECONDS), pc.greater_equal(milliseconds, -MOST_MILLISECONDS)
+        )
         return _moments(pc.if_else(fits, milliseconds, pa.scalar(None, pa.int64())))
 
 

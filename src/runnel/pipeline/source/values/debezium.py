@@ -40,7 +40,7 @@ from runnel.pipeline.source.values.parsed import (
     completed,
     without_tombstones,
 )
-from runnel.pipeline.source.values.schema import TIMESTAMP, check_types
+from runnel.pipeline.source.values.schema import MICROSECONDS, MOST_MILLISECONDS, TIMESTAMP, check_types
 from runnel.pipeline.source.values.times import Mask
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -53,8 +53,6 @@ MARKS = (  # what stands for it in text, and in bytes
 OPERATIONS = ("c", "u", "r", "d", "t", "m")
 LAST_WITH_ROW, DELETE, TRUNCATE, MESSAGE = 2, 3, 4, 5  # places in OPERATIONS
 UNKNOWN, REFUSED = -1, -2  # instead of one
-MICROSECONDS = 1_000
-MOST = (2**63 - 1) // MICROSECONDS  # milliseconds of a timestamp
 HEARTBEAT = {"ts_ms", "ts_us", "ts_ns"}
 MOST_HEADS = 16  # schemas among the values of a block; if there are more, they are read one by one
 SOURCE = pa.struct([("ts_ms", pa.int64()), ("ts_us", pa.int64())])
@@ -262,11 +260,15 @@ class DebeziumParser:
         source = next(each for each, named in zip(events.columns, self._fields, strict=True) if named.name == "source")
         milliseconds, microseconds = source.flatten()
         ends = pc.min_max(milliseconds)
-        if max(ends["max"].as_py() or 0, -(ends["min"].as_py() or 0)) <= MOST:
+        if max(ends["max"].as_py() or 0, -(ends["min"].as_py() or 0)) <= MOST_MILLISECONDS:
             return kinds
         given = np.asarray(milliseconds.fill_null(0))
         tells_rows = (kinds >= 0) & (kinds != MESSAGE)
-        beyond = tells_rows & np.asarray(microseconds.is_null()) & ((given > MOST) | (given < -MOST))
+        beyond = (
+            tells_rows
+            & np.asarray(microseconds.is_null())
+            & ((given > MOST_MILLISECONDS) | (given < -MOST_MILLISECONDS))
+        )
         for row in np.flatnonzero(beyond):
             reason = f"field source.ts_ms: {given[row]} milliseconds are more than a timestamp can have"
             events.rejected[int(events.places[row])] = reason

@@ -10,6 +10,8 @@ from runnel.errors import Permanent
 from runnel.graph.types import Array, Decimal, Field, Map, Struct, Type
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+MICROSECONDS = 1_000  # in a millisecond
+MOST_MILLISECONDS = (2**63 - 1) // MICROSECONDS  # of a timestamp
 TIMESTAMP_NTZ = pa.timestamp("us")
 SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
