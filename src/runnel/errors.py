@@ -29,6 +29,7 @@ Its class says whether trying again can help.
         ├── AddressUnusable       the broker cannot listen there
         ├── MalformedRequest      bytes on a connection that are no request of Kafka's protocol
         ├── UnusableDirectory     not a data directory of ours, or of a newer format
+        │   └── FileInTheWay      there is a file where a directory is wanted
         ├── ReplayFailed          a state that lives in a log could not be rebuilt
         └── Closed                the log, or a client, was closed
 """
