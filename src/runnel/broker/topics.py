@@ -99,9 +99,12 @@ class Topic:
             self._gone = True
 
     def leader_epoch(self, number: int) -> int:
-        """-1, which tells nothing, while the partition is not open: that somebody asks is no reason to open it."""
+        """While the partition is not open, the one that it will have: that somebody asks is no reason to open it, and
+        one that is unknown now and known later makes librdkafka ask where its old position is in a new topic, and skip
+        what was written there before.
+        """
         partition = self._partitions[number]
-        return -1 if partition is None else partition.leader_epoch
+        return self._log.epoch if partition is None else partition.leader_epoch
 
     def opened(self) -> Iterable[Partition]:
         """The partitions that are open."""

@@ -65,6 +65,11 @@ class Log:
         return self._home.was_clean
 
     @property
+    def epoch(self) -> int:
+        """The leader epoch of a partition that is opened now; one that was opened before may have a smaller one."""
+        return self._home.epoch
+
+    @property
     def findings(self) -> list[Finding]:
         """What opening the partitions has cut off or found damaged."""
         return [finding for partition in self._open_partitions() for finding in partition.findings]

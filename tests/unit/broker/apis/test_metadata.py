@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,7 @@ from runnel import Broker
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from tests.broker_wire import Wire, create_topic, metadata
+from tests.broker_wire import Wire, batch_of, create_topic, metadata, produce
 from tests.ports import free_port
 from tests.property.protocol.kio_messages import Kind, decoded
 
@@ -123,6 +124,24 @@ def test_a_topic_has_its_partitions(wire: Wire, topic: str) -> None:
     assert sorted(each["partition_index"] for each in found["partitions"]) == [0, 1, 2]
     assert all(each["error_code"] == 0 and each["offline_replicas"] == [] for each in found["partitions"])
     assert not found["is_internal"]
+
+
+@pytest.mark.parametrize("crashes", [0, 2])
+def test_a_partition_that_nobody_used_yet_has_the_epoch_that_it_will_have(tmp_path: Path, crashes: int) -> None:
+    """librdkafka skips records of a topic that was made again where an epoch is unknown first and known later."""
+    folder = tmp_path / "0"
+    with Broker(folder) as broker:
+        broker.create_topic("orders")
+    for crash in range(crashes):
+        with Broker(folder):
+            folder = Path(shutil.copytree(folder, tmp_path / f"{crash + 1}"))
+
+    with Broker(folder) as broker, Wire(broker.bootstrap) as wire:
+        before = metadata(wire, "orders")["topics"][0]["partitions"][0]["leader_epoch"]
+        produce(wire, "orders", batch_of(b"a"))
+        after = metadata(wire, "orders")["topics"][0]["partitions"][0]["leader_epoch"]
+
+    assert before == after == crashes
 
 
 def test_the_topic_of_offsets_is_internal(wire: Wire) -> None:
