@@ -220,9 +220,8 @@ class ChangesGone(Permanent):
         super().__init__(
             f"{query} cannot go on: it needs the changes of the view {error.view} from position {error.position} on, "
             f"and the log of them goes from {error.first} to {error.following}",
-            hint="it was away, or slower than the view, for longer than changes are kept, or one batch of the view "
-            "changed more than is kept, or the view was made anew: make it anew, a view by `runnel rebuild`, a derived "
-            "stream under another name",
+            hint="it was away, or slower than the view, for longer than changes are kept, or the view was made "
+            "anew: make it anew, a view by `runnel rebuild`, a derived stream under another name",
         )
         self.query = query
         self.view = error.view

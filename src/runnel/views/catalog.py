@@ -160,11 +160,15 @@ class Catalog:
         )
 
     def first_to_keep(self, kept: Kept, rows: int, since_ms: int) -> int:
-        """Where the change log may begin: at the oldest batch that is young enough and has not too much after it."""
+        """Where the change log may begin: at the oldest batch that is young enough and has not too much after it,
+        itself counted unless it is more than the log keeps.
+        """
         found = self._run(
             f"SELECT first_position FROM {self._commits} "
-            "WHERE view = {1} AND log_rows_before >= {2} AND committed_ms >= {3} ORDER BY next_position LIMIT 1",
+            "WHERE view = {1} AND log_rows_before + CASE WHEN log_rows > {2} THEN log_rows ELSE 0 END >= {3} "
+            "AND committed_ms >= {4} ORDER BY next_position LIMIT 1",
             kept.number,
+            rows,
             self._logged(kept) - rows,
             since_ms,
         )

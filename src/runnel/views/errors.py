@@ -253,8 +253,7 @@ class PositionOutOfRange(Permanent):
         gone = position < first
         super().__init__(
             f"the change log of view {view!r} goes from position {first} to {following}, and {position} was asked for",
-            hint="older changes were trimmed, or one batch changed more than is kept: "
-            "read the view as it is and watch from there"
+            hint="older changes were trimmed: read the view as it is and watch from there"
             if gone
             else "the view was made anew: read it as it is and watch from there",
         )

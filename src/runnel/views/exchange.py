@@ -35,8 +35,8 @@ def copy_of(view: str) -> str:
     return COPIES + hashlib.sha256(view.encode()).hexdigest()[:16]
 
 
-def exchange(database: Database, view: str, *, log_rows: int, now: int) -> None:
-    """A view and its copy. A difference of more rows than `log_rows` is not logged: the log begins behind it."""
+def exchange(database: Database, view: str, *, is_logged: bool, now: int) -> None:
+    """A view and its copy. Where there is no change log, it begins behind the difference."""
     make_catalog(database)
     with database.making():
         catalog = Catalog(database)
@@ -44,7 +44,7 @@ def exchange(database: Database, view: str, *, log_rows: int, now: int) -> None:
         if shown is None or copy is None:
             raise UnknownView(database.store, view if shown is None else f"{view} (its copy)", catalog.names())
         if _have_the_same_columns(shown.layout(), copy.layout()):
-            _exchange_rows(database, catalog, shown, copy, log_rows, now)
+            _exchange_rows(database, catalog, shown, copy, is_logged, now)
         else:
             _exchange_tables(database, catalog, shown, copy)
         with durable("view.exchange"):
@@ -89,23 +89,23 @@ def _set_aside(database: Database, table: str) -> str:
     return left
 
 
-def _exchange_rows(database: Database, catalog: Catalog, shown: Kept, copy: Kept, most_logged: int, now: int) -> None:
+def _exchange_rows(database: Database, catalog: Catalog, shown: Kept, copy: Kept, is_logged: bool, now: int) -> None:
     statements = Statements(shown.layout(), shown.number, database.dialect(shown.layout()))
     for statement in (*statements.create_batch(), *statements.stage(copy.name), statements.touch()):
         database.run(statement)
     counts = {kind: int(count) for kind, count in database.run(statements.count())}
     inserted, updated, deleted = (counts.get(kind, 0) for kind in (INSERT, UPDATE, DELETE))
     log_rows = inserted + 2 * updated + deleted
-    if log_rows <= most_logged:
+    if is_logged:
         database.run(statements.log_before(shown.next_position))
         database.run(statements.log_after(shown.next_position))
     for statement in (*statements.refill(copy.name), statements.remove(), statements.upsert()):
         database.run(statement)
     following = shown.next_position + inserted + updated + deleted
-    if log_rows > most_logged:
-        catalog.trim(shown, following)
-    elif log_rows:
+    if log_rows and is_logged:
         catalog.add_commit(shown, following, log_rows, copy.batch or 0, now)
+    elif log_rows:
+        catalog.trim(shown, following)
     catalog.take_marker(shown.name, copy, next_position=following, log=shown.log_id())
     catalog.take_marker(copy.name, shown, next_position=copy.next_position, log=copy.log_id())
 

@@ -59,7 +59,7 @@ class SqlStore(ABC):
 
     def exchange(self, name: str) -> None:
         with closing(self._connect(name)()) as database:
-            exchange(database, name, log_rows=self._keep.rows, now=self._clock.now())
+            exchange(database, name, is_logged=self._keep.rows > 0, now=self._clock.now())
 
     def drop_copy(self, name: str) -> bool:
         with closing(self._connect(name)()) as database:

@@ -58,7 +58,10 @@ class Marker:
 
 @dataclass(frozen=True)
 class Keep:
-    """How much of its change log a view keeps: no more rows than `rows`, and none older than `age_ms`."""
+    """How much of its change log a view keeps: no more rows than `rows`, and none older than `age_ms`. A batch that
+    has more rows by itself stays, whole, until more than `rows` have come behind it, for whoever keeps up. Without rows
+    there is no log.
+    """
 
     rows: int = 1_000_000
     age_ms: int = 7 * DAY_MS

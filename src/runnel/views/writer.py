@@ -143,7 +143,7 @@ class SqlWriter:
         database.run(statements.touch())
         counts = {kind: int(count) for kind, count in database.run(statements.count())}
         inserted, updated, deleted = (counts.get(kind, 0) for kind in (INSERT, UPDATE, DELETE))
-        if self._is_logged(inserted + 2 * updated + deleted):
+        if self._keep.rows:
             if updated or deleted:
                 database.run(statements.log_before(kept.next_position))
             if inserted or updated:
@@ -154,18 +154,14 @@ class SqlWriter:
             database.run(statements.upsert())
         return Applied(inserted, updated, deleted, kept.next_position + inserted + updated + deleted)
 
-    def _is_logged(self, log_rows: int) -> bool:
-        """What alone is more than the log keeps would be trimmed at once."""
-        return log_rows <= self._keep.rows
-
     def _account(self, catalog: Catalog, kept: Kept, marker: Marker, applied: Applied) -> None:
         catalog.mark(self._layout.name, marker, applied.next_position)
         log_rows = applied.inserted + 2 * applied.updated + applied.deleted
-        if not self._is_logged(log_rows):
+        if log_rows and self._keep.rows:
+            catalog.add_commit(kept, applied.next_position, log_rows, marker.batch, self._clock.now())
+        elif log_rows:
             # The log has a gap now, so it begins after it; its rows from before the gap go with the next trim.
             catalog.trim(kept, applied.next_position)
-        elif log_rows:
-            catalog.add_commit(kept, applied.next_position, log_rows, marker.batch, self._clock.now())
 
     def _trim_before(self, database: Database, statements: Statements, first: int) -> None:
         with database.writing():

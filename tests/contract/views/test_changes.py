@@ -164,18 +164,52 @@ def test_a_watcher_who_comes_too_late_is_told_where_the_log_begins(open_at):
             reader.changes(3)
 
 
-def test_a_batch_that_is_more_than_the_log_keeps_is_not_logged_and_watchers_are_told(open_at):
+def test_a_batch_that_is_more_than_the_log_keeps_stays_whole_until_as_much_has_come_behind_it(open_at):
     store = open_at(keep=Keep(rows=2))
     with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
         writer.apply(seen(("b", 1), ("c", 1), ("d", 1)), marker(1))
+        assert writer.trim() == 1
+        large = [(1, "insert", "b", None, 1), (2, "insert", "c", None, 1), (3, "insert", "d", None, 1)]
+        assert told(store, 1) == large
+        writer.apply(seen(("a", 2)), marker(2))
+        assert writer.trim() == 0
+        assert told(store, 1) == [*large, (4, "update", "a", 1, 2)]
+        writer.apply(seen(("e", 1)), marker(3))
+        assert writer.trim() == 3 + 2
         with store.reader("clicks") as reader, pytest.raises(PositionOutOfRange) as caught:
             reader.changes(1)
-        assert caught.value.first == 4
-        assert writer.trim() == 1
-        writer.apply(seen(("a", 2)), marker(2))
-    assert told(store, 4) == [(4, "update", "a", 1, 2)]
-    assert content(store) == {"a": 2, "b": 1, "c": 1, "d": 1}
+        assert caught.value.first == 5
+    assert told(store, 5) == [(5, "insert", "e", None, 1)]
+    assert content(store) == {"a": 2, "b": 1, "c": 1, "d": 1, "e": 1}
+
+
+def test_of_large_batches_one_after_the_other_the_last_one_stays(open_at):
+    store = open_at(keep=Keep(rows=2))
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 1), ("c", 1)), marker(0))
+        writer.apply(seen(("d", 1), ("e", 1), ("f", 1)), marker(1))
+        assert writer.trim() == 3
+    assert [page for _, _, page, *_ in told(store, 3)] == ["d", "e", "f"]
+
+
+def test_a_large_batch_goes_when_it_is_too_old(open_at, clock):
+    store = open_at(keep=Keep(rows=1, age_ms=DAY_MS))
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1), ("b", 1)), marker(0))
+        clock.advance(DAY_MS + 1)
+        assert writer.trim() == 2
+    assert told(store, 2) == []
+
+
+def test_a_view_that_keeps_no_changes_logs_none(open_at):
+    store = open_at(keep=Keep(rows=0))
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        with store.reader("clicks") as reader, pytest.raises(PositionOutOfRange):
+            reader.changes(0)
+        assert told(store, 1) == []
+        assert writer.trim() == 0
 
 
 def test_other_tools_can_read_the_log(store, place):

@@ -104,11 +104,24 @@ def test_exchanged_twice_it_is_as_it_was(shown):
     assert shown.copy_marker("clicks") is None
 
 
-def test_a_difference_larger_than_the_change_log_lets_it_begin_anew(open_at):
+def test_a_difference_larger_than_the_change_log_keeps_is_told_whole(open_at):
     store = open_at(keep=Keep(rows=3))
     with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
     copied(store, seen(*((f"p{number}", number) for number in range(5))))
+    store.exchange("clicks")
+    inserted = [(position, "insert", f"p{position - 1}", None, position - 1) for position in range(1, 6)]
+    assert told(store, 1) == [*inserted, (6, "delete", "a", 1, None)]
+    with claimed(store) as writer:
+        assert writer.trim() == 1
+        assert told(store, 1) == [*inserted, (6, "delete", "a", 1, None)]
+
+
+def test_where_no_changes_are_kept_the_log_begins_behind_the_difference(open_at):
+    store = open_at(keep=Keep(rows=0))
+    with claimed(store) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+    copied(store, seen(("b", 1)))
     store.exchange("clicks")
     with pytest.raises(PositionOutOfRange), store.reader("clicks") as reader:
         reader.changes(1)

@@ -118,12 +118,29 @@ def test_changes_that_were_trimmed_are_told_with_what_is_left(spec, open_at):
             rows_between(spec, 1, 2)
 
 
-def test_a_batch_that_changes_more_than_is_kept_is_told(spec, open_at):
+def test_a_batch_that_changes_more_than_is_kept_is_read_by_whoever_keeps_up(spec, open_at):
     with claimed(open_at(keep=Keep(rows=1))) as writer:
         reading = Reading(spec)
         writer.apply(seen(("a", 1), ("b", 1)), marker(0))
-        with pytest.raises(ChangesGone, match="one batch of the view changed more than is kept"):
-            reading.batch()
+        writer.trim()
+        assert reading.batch() == [("a", 1, "insert"), ("b", 1, "insert")]
+
+
+def test_a_large_batch_is_read_piece_by_piece_in_its_order(spec, writer, monkeypatch):
+    monkeypatch.setattr(source, "ROWS", 2)
+    writer.apply(seen(*((f"{row}", 1) for row in range(5))), marker(0))
+    writer.apply(seen(("0", 2), ("1", 2)), marker(1))
+    blocks = list(source.ViewChanges(spec).read(source.Piece(1, 8)))
+    assert [block["page"].to_pylist() for block in blocks] == [["0", "1"], ["2", "3"], ["4", "0", "0"], ["1", "1"]]
+    assert [block.num_rows for block in source.ViewChanges(spec).read(source.Piece(1, 1))] == []
+
+
+def test_what_was_found_is_read_whole_however_much_it_is(spec, writer, monkeypatch):
+    monkeypatch.setattr(source, "ROWS", 2)
+    writer.apply(seen(*((f"{row}", 1) for row in range(5))), marker(0))
+    Reading(spec)
+    blocks = list(source.ViewChanges(spec).read(source.Piece(0, 6)))
+    assert [block["page"].to_pylist() for block in blocks] == [["0", "1", "2", "3", "4"]]
 
 
 def lose_all(place):

@@ -43,8 +43,7 @@ EXAMPLES = [
     (
         PositionOutOfRange("clicks", 3, 10, 20),
         "the change log of view 'clicks' goes from position 10 to 20, and 3 was asked for "
-        "(older changes were trimmed, or one batch changed more than is kept: "
-        "read the view as it is and watch from there)",
+        "(older changes were trimmed: read the view as it is and watch from there)",
     ),
 ]  # fmt: skip
 

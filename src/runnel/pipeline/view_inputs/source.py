@@ -20,7 +20,7 @@ from runnel.pipeline.python_daemon import hush
 from runnel.pipeline.source.hold import hold_of
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.own_files import OPTION
-from runnel.pipeline.view_inputs.planner import BEFORE, Planner
+from runnel.pipeline.view_inputs.planner import BEFORE, ROWS, Planner
 from runnel.pipeline.view_inputs.shape import returned
 from runnel.pipeline.view_inputs.spec import ViewSpec
 from runnel.views.changes import INSERT
@@ -89,7 +89,8 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        yield from rows_between(self._spec, partition.start, partition.end).to_batches(max_chunksize=BLOCK)
+        for start, end in _pieces(partition.start, partition.end):
+            yield from rows_between(self._spec, start, end).to_batches(max_chunksize=BLOCK)
 
 
 class ViewSource(DataSource):
@@ -124,6 +125,14 @@ def rows_between(spec: ViewSpec, start: int, end: int) -> pa.Table:
         spec.check(kept)
         changes = kept[CHANGE]
     return returned(kept, spec.rows).append_column(CHANGE, changes)
+
+
+def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A batch of the view may be large, and is not held in memory as a whole. What was found is one, in a file."""
+    if start == BEFORE:
+        yield start, end
+    else:
+        yield from ((first, min(first + ROWS, end)) for first in range(start, end, ROWS))
 
 
 def _grown(kept: pa.Table, spec: ViewSpec) -> pa.Table:
