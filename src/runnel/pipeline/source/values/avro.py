@@ -39,6 +39,8 @@ FRAME = 5
 SHOWN = 40  # characters of a value in a reason
 UNREADABLE = (EOFError, IndexError, KeyError, ValueError, TypeError, ArithmeticError)
 DECIMAL = "decimal"
+INSIDE = ("type", "items", "values")  # what has a schema in it
+NAMED = "__named_schemas"  # where fastavro keeps those with a name
 
 
 class AvroParser:
@@ -49,7 +51,7 @@ class AvroParser:
         self.schema = with_unread(schema, asked)
         self._fields = [schema.field(name) for name in asked]
         self._framed = format.framing == "confluent"
-        self._writer = _with_numbered_symbols(fastavro.parse_schema(_with_known_types(json.loads(format.schema))))
+        self._writer = _counted_from_zero(fastavro.parse_schema(_with_known_types(json.loads(format.schema))))
 
     def parse(self, values: pa.Array) -> Parsed:
         values, there, tombstones = without_tombstones(values)
@@ -106,16 +108,22 @@ def _with_known_types(schema: Any) -> Any:
     return {name: _with_known_types(each) for name, each in schema.items() if name != "logicalType" or not unknown}
 
 
-def _with_numbered_symbols(schema: Any) -> Any:
-    """The symbols of enums by their numbers: in a list, fastavro finds those below zero from its end."""
+def _counted_from_zero(schema: Any) -> Any:
+    """The types of unions and the symbols of enums by their numbers: in a list, fastavro finds those below zero from
+    its end.
+    """
     if isinstance(schema, list):
-        return [_with_numbered_symbols(each) for each in schema]
+        return {"type": "union", **dict(enumerate(map(_counted_from_zero, schema)))}
     if not isinstance(schema, dict):
         return schema
-    numbered = {name: each if name == "default" else _with_numbered_symbols(each) for name, each in schema.items()}
+    counted = {name: _counted_from_zero(each) if name in INSIDE else each for name, each in schema.items()}
+    if "fields" in schema:
+        counted["fields"] = [_counted_from_zero(each) for each in schema["fields"]]
+    if NAMED in schema:
+        counted[NAMED] = {name: _counted_from_zero(each) for name, each in schema[NAMED].items()}
     if schema.get("type") == "enum":
-        numbered["symbols"] = dict(enumerate(schema["symbols"]))
-    return numbered
+        counted["symbols"] = dict(enumerate(schema["symbols"]))
+    return counted
 
 
 def _reason(error: Exception) -> str:

@@ -132,6 +132,36 @@ def test_columns_that_nobody_asks_for_are_null():
     assert parsed.rows.column("who").to_pylist() == [None]
 
 
+INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": ["null", "int"]}]}
+UNIONS = {
+    "of a field": (["null", "int"], b"\x02\x06", 3, b"%c\x06"),
+    "of null": (["null", "int"], b"\x02\x06", 3, b"%c"),
+    "inside of a record": (INNER, b"\x02\x06", {"x": 3}, b"%c\x06"),
+    "of items": ({"type": "array", "items": ["null", "int"]}, b"\x02\x02\x06\x00", [3], b"\x02%c\x06\x00"),
+    "of a map": (
+        {"type": "map", "values": ["null", "int"]},
+        b"\x02\x02k\x02\x06\x00",
+        [("k", 3)],
+        b"\x02\x02k%c\x06\x00",
+    ),
+}
+
+
+@pytest.mark.parametrize("number", [-1, -2, -3, 2])
+@pytest.mark.parametrize("which", UNIONS)
+def test_an_index_that_no_type_of_a_union_has_is_rejected(number, which):
+    kind, good, value, broken = UNIONS[which]
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "a", "type": kind}]}
+    format = Avro(json.dumps(schema))
+    reads = parser(format, arrow_schema(columns_of(format, "a test").fields), None)
+    wrong = (number << 1) ^ (number >> 63)  # as Avro writes it
+    parsed = reads.parse(pa.array([good, broken % wrong], pa.binary()))
+    assert parsed.rows.to_pylist() == [{"a": value}]
+    ((index, reason),) = parsed.rejected
+    assert index == 1
+    assert reason.endswith("it ends inside of a field, or chooses what the schema does not have")
+
+
 @pytest.mark.parametrize("number", [-1, -2, -3, 3])
 @pytest.mark.parametrize("is_named", [False, True])
 def test_an_enums_number_that_none_of_its_symbols_has_is_rejected(number, is_named):
