@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from runnel.app.progress import AppProgress, QueryProgress, moment, size
+from runnel.counted import counted
 from runnel.graph.alert import Alert, AlertRule, Kind
 
 OF_TIME = (Kind.SLOW, Kind.STILL)  # their limits are told in seconds, as their values
@@ -148,7 +149,7 @@ class Watch:
         elif self._since is None:
             self._since = now
         lasted = now - self._since if self._since is not None else 0.0
-        words = f"{behind:,} records behind, the limit is {self._alert.limit:,.0f}"
+        words = f"{counted(behind, 'record')} behind, the limit is {self._alert.limit:,.0f}"
         return Verdict(self._since is not None and lasted >= self._alert.span / 1000, behind, words)
 
     def _slow(self, query: QueryProgress) -> Verdict | None:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from runnel.counted import counted
+
 RATE_OVER = 10.0  # seconds
 UNIT = 1024
 
@@ -77,7 +79,7 @@ class QueryProgress:
         return {**asdict(self), "state": str(self.state)}
 
     def __str__(self) -> str:
-        said = [f"{self.batches:,} batches", f"{self.in_time:,} rows", f"{self.late:,} late"]
+        said = [counted(self.batches, "batch", "batches"), counted(self.in_time, "row"), f"{self.late:,} late"]
         said += [f"{self.rejected:,} rejected", *([f"{self.gone:,} gone"] if self.gone else [])]
         said.append(f"{self.rows_per_second:,.0f} rows/s")
         if self.behind is not None:
@@ -85,7 +87,7 @@ class QueryProgress:
         if self.watermark is not None:
             said.append(f"watermark {moment(self.watermark)}")
         if self.open_windows is not None:
-            said.append(f"{self.open_windows:,} open windows")
+            said.append(counted(self.open_windows, "open window"))
         if self.seconds is not None:
             steps = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self.steps.items())
             said.append(f"last batch {self.seconds:.3f} s ({steps})")
@@ -105,7 +107,7 @@ class CaptureProgress:
     lag: float | None = None
 
     def __str__(self) -> str:
-        said = [f"capture {self.name} {self.doing}", f"{self.rows:,} rows read"]
+        said = [f"capture {self.name} {self.doing}", f"{counted(self.rows, 'row')} read"]
         if self.percent is not None and self.percent < 100:
             said.append(f"{self.percent:.0f} %")
         if self.lag is not None:

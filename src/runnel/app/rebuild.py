@@ -29,6 +29,7 @@ from runnel.app.rebuilds import Rebuilds, freed, size_of
 from runnel.app.runner import LOCK, Running, place_of
 from runnel.app.trouble import Kept, told_if_full
 from runnel.client import positions
+from runnel.counted import counted
 from runnel.errors import Permanent, Transient
 from runnel.files import DiskFiles, Lock, make_directories
 from runnel.graph.derived import Derived
@@ -83,8 +84,7 @@ class Rebuilt(NamedTuple):
     def __str__(self) -> str:
         of_the_old = f"{freed(self.old_bytes)} {'kept for a rollback' if self.is_kept else 'freed'}"
         gone = f", {self.gone:,} gone" if self.gone else ""
-        rows = "1 row" if self.in_time == 1 else f"{self.in_time:,} rows"
-        return f"{rows}, {self.late:,} late, {self.rejected:,} rejected{gone}; {of_the_old}"
+        return f"{counted(self.in_time, 'row')}, {self.late:,} late, {self.rejected:,} rejected{gone}; {of_the_old}"
 
 
 class Asked:

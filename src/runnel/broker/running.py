@@ -85,8 +85,8 @@ async def _serve(
 
 def _tell_start(server: Server) -> None:
     log = server.node.log
-    last_stop = "after a clean stop" if log.was_clean else "after an unclean stop"
-    logger.info("Runnel %s, process %d, serves %s, %s", __version__, os.getpid(), log.path, last_stop)
+    how = "which is new" if log.is_new else f"after {'a clean' if log.was_clean else 'an unclean'} stop"
+    logger.info("Runnel %s, process %d, serves %s, %s", __version__, os.getpid(), log.path, how)
     for finding in log.findings:
         what = "is damaged" if finding.damage else "had a torn write, which was cut off"
         logger.warning("%s %s at position %d: %s", finding.path, what, finding.position, finding.reason)

@@ -41,7 +41,8 @@ class Server:
         self.counters = Counters()
         self.received = Received(node.loop, node.settings.queued_max_request_bytes)
         self._admitted = Connections()
-        self.bound: list[Endpoint] = []  # where it listens
+        self.bound: list[Endpoint] = []  # where it listens, one for each listener
+        self.listening: list[Endpoint] = []  # the same, and both families of one that listens everywhere
         self._servers: list[asyncio.Server] = []
         self._lines = RareLines(logger, node.clock)
         self._care: asyncio.Task[None] | None = None
@@ -68,6 +69,9 @@ class Server:
 
     async def listen(self, listener: Listener, sockets: list[socket.socket]) -> None:
         self.bound.append(Endpoint(listener.host or "0.0.0.0", listener.port))
+        self.listening.append(self.bound[-1])
+        if not listener.host and any(one.family == socket.AF_INET6 for one in sockets):
+            self.listening.append(Endpoint("::", listener.port))
         for one in sockets:
             server = await self.loop.create_server(
                 lambda: Connection(self, listener.name),

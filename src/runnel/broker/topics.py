@@ -19,6 +19,7 @@ from uuid import UUID
 from runnel.broker.cluster import METADATA_TOPIC, Cluster, ClusterState, TopicFacts, topic_entry, topic_gone_entry
 from runnel.broker.mistakes import Refusal
 from runnel.clock import Clock
+from runnel.counted import counted
 from runnel.errors import RunnelError, TopicExists, Transient, UnknownTopic
 from runnel.log import Log, Partition
 from runnel.protocol.error_codes import ErrorCode
@@ -210,7 +211,9 @@ class Topics:
         for name, count in counts.items():
             if name not in INTERNAL:
                 logger.warning(
-                    "topic %s was found in the data directory: it is served, with %d partitions", name, count
+                    "topic %s was found in the data directory: it is served, with %s",
+                    name,
+                    counted(count, "partition"),
                 )
             self._install(self._cluster.run(self._made(self._facts(name, count, {}))))
 
@@ -357,7 +360,7 @@ def refuse_smaller(name: str, count: int, asked: int) -> None:
     if asked <= count:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {name!r} has {count} partitions, and {asked} are asked for: it can only grow",
+            f"topic {name!r} has {counted(count, 'partition')}, asked for {asked}: it can only grow",
         )
 
 

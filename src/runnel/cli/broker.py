@@ -60,7 +60,7 @@ def start(
         configs["listeners"] = f"PLAINTEXT://{listen}"
 
     def say_ready(server: Server) -> None:
-        for endpoint in server.bound:
+        for endpoint in server.listening:
             print(f"listening on {endpoint}", flush=True)
 
     owned = bool(os.environ.get(ENDS_WITH_STDIN))

@@ -39,6 +39,7 @@ from runnel.cli.tables import print_json, print_table
 from runnel.client import Admin, UnknownTopic
 from runnel.client.cluster import Cluster
 from runnel.client.transaction import Transaction
+from runnel.counted import counted
 
 PROGRESS_SECONDS = 1.0
 CHANGES_SECONDS = 10.0
@@ -238,7 +239,7 @@ def _tell(work: Capture, watching: Watching, done: threading.Event) -> None:
     while not done.is_set():
         if work.is_streaming.wait(PROGRESS_SECONDS):
             shown = work.progress.read
-            print(f"reading changes: {shown:,} rows are read", file=sys.stderr, flush=True)
+            print(f"reading changes: {counted(shown, 'row is', 'rows are')} read", file=sys.stderr, flush=True)
             break
         shown = _tell_rows(work, shown, pace)
     written, told = 0, time.monotonic()
@@ -264,7 +265,7 @@ def _tell_rows(work: Capture, shown: int, pace: Pace) -> int:
 def _rows_line(progress: Progress, seconds: float | None) -> str:
     about = f" of about {progress.estimate:,} ({progress.percent:.0f} %)" if progress.estimate else ""
     left = "" if seconds is None else f", {as_duration(round(seconds) * 1000)} left"
-    return f"reading tables: {progress.read:,} rows{about}{left}"
+    return f"reading tables: {counted(progress.read, 'row')}{about}{left}"
 
 
 def _progress(state: State, pace: Pace, now: int) -> tuple[Progress, float | None]:
@@ -278,7 +279,7 @@ def _progress(state: State, pace: Pace, now: int) -> tuple[Progress, float | Non
 def _changes_line(numbers: Numbers) -> str:
     rejected = sum(numbers.rejected.values())
     parts = [
-        f"{sum(numbers.events.values()):,} events are written",
+        f"{counted(sum(numbers.events.values()), 'event is', 'events are')} written",
         f"{numbers.lag_seconds:.1f} s behind",
         *([f"{numbers.behind:,} {numbers.unit} of the log behind"] if numbers.behind is not None else []),
         *([f"{rejected:,} rejected"] if rejected else []),

@@ -12,8 +12,9 @@ from rich.text import Text
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, checked_address, pairs
 from runnel.cli.running import Data, Set, Views, directory_of
-from runnel.cli.tables import console, counted, print_json
+from runnel.cli.tables import console, print_json
 from runnel.cli.values import printable
+from runnel.counted import counted
 
 if TYPE_CHECKING:  # it brings Spark
     from runnel.app.finding import Finding

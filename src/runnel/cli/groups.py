@@ -13,11 +13,12 @@ from runnel.cli.durations import as_duration
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from runnel.cli.starts import START_HELP, checked_start, parse_start
-from runnel.cli.tables import counted, print_json, print_table
+from runnel.cli.tables import print_json, print_table
 from runnel.cli.values import printable
 from runnel.cli.watch import Alarm, Watch, as_line, as_object, call
 from runnel.client import Admin, Group, Groups, Lag, lag
 from runnel.clock import SYSTEM_CLOCK
+from runnel.counted import counted
 from runnel.errors import Transient
 
 NEAR_LOSS = 3

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runnel.cli.values import printable
+from runnel.counted import counted
 from runnel.log.verify import Report, Severity, Totals
 
 WIDE = 10_000  # what is no terminal gets each problem on one line
@@ -56,23 +57,19 @@ def _number(number: int | None) -> str:
 def _summary(report: Report) -> str:
     problems = sum(problem.severity is Severity.PROBLEM for problem in report.problems)
     notes = len(report.problems) - problems
-    found = _counted(problems, "problem", "problems") if problems else "no problems"
+    found = counted(problems, "problem") if problems else "no problems"
     if notes:
-        found += f", {_counted(notes, 'note', 'notes')}"
+        found += f", {counted(notes, 'note')}"
     return f"{found} in {_looked_at(report.totals)} of {printable(report.path)}"
 
 
 def _looked_at(totals: Totals) -> str:
     return ", ".join(
         (
-            _counted(totals.partitions, "partition", "partitions"),
-            _counted(totals.segments, "segment", "segments"),
-            _counted(totals.batches, "batch", "batches"),
-            _counted(totals.records, "record", "records"),
-            _counted(totals.bytes, "byte", "bytes"),
+            counted(totals.partitions, "partition"),
+            counted(totals.segments, "segment"),
+            counted(totals.batches, "batch", "batches"),
+            counted(totals.records, "record"),
+            counted(totals.bytes, "byte"),
         )
     )
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"

@@ -45,7 +45,3 @@ def _shown(value: object) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else printable(str(value))
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -9,7 +9,7 @@ import typer
 from runnel.cli.nouns import noun
 from runnel.cli.open_transactions import open_object, open_text
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, pairs
-from runnel.cli.tables import counted, print_json, print_table
+from runnel.cli.tables import print_json, print_table
 from runnel.cli.values import as_time, printable
 from runnel.client import (
     EARLIEST,
@@ -25,6 +25,7 @@ from runnel.client import (
 )
 from runnel.client.admin import TopicAndPartition
 from runnel.client.errors import MOST_PARTITIONS
+from runnel.counted import counted
 
 CLEAN_COLUMNS = ["clean to", "clean until", "held by"]
 

@@ -11,12 +11,13 @@ from runnel.cli.durations import as_duration, checked_duration, parse_duration
 from runnel.cli.nouns import noun
 from runnel.cli.open_transactions import open_object
 from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
-from runnel.cli.tables import counted, print_json, print_table
+from runnel.cli.tables import print_json, print_table
 from runnel.cli.values import as_time, printable
 from runnel.client import Admin, OpenTransaction, ProducerState, Transaction, Transactions, UnknownPartition
 from runnel.client.admin import TopicAndPartition
 from runnel.client.transactions import OPEN, State
 from runnel.clock import SYSTEM_CLOCK
+from runnel.counted import counted
 
 PRODUCER_COLUMNS = (
     "partition", "producer", "epoch", "last sequence", "last write", "open from", "transaction", "open for",

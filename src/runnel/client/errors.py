@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
+from runnel.counted import counted
 from runnel.errors import Permanent, RunnelError, Transient
 
 MOST_PARTITIONS = 100_000  # librdkafka's limit
@@ -52,6 +53,7 @@ HINTS = {
     KafkaError.INVALID_TIMESTAMP: "give records a time that is not so far off, or change the topic's "
     "message.timestamp.after.max.ms or message.timestamp.before.max.ms",
 }
+BROKERS_OWN = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 LATE = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -324,10 +326,10 @@ class InvalidTopicName(Permanent):
 class WrongPartitionCount(Permanent):
     def __init__(self, topic: str, asked: int, has: int | None = None) -> None:
         if has is None:
-            what = f'topic "{topic}" cannot have {asked:,} {_partitions(asked)}'
+            what = f'topic "{topic}" cannot have {counted(asked, "partition")}'
             hint = f"expected 1 to {MOST_PARTITIONS:,}"
         else:
-            what = f'topic "{topic}" has {has:,} {_partitions(has)}, asked for {asked:,}'
+            what = f'topic "{topic}" has {counted(has, "partition")}, asked for {asked:,}'
             hint = "partitions can be added, never removed: ask for more, or create another topic"
         super().__init__(what, hint=hint)
         self.topic = topic
@@ -357,8 +359,7 @@ class RecordTooLarge(Permanent):
 
 class RecordsLost(Permanent):
     def __init__(self, count: int, first: RunnelError) -> None:
-        were = "1 record was" if count == 1 else f"{count:,} records were"
-        super().__init__(f"{were} not written: {first.what}", hint=first.hint)
+        super().__init__(f"{counted(count, 'record was', 'records were')} not written: {first.what}", hint=first.hint)
         self.count = count
         self.first = first
 
@@ -386,6 +387,8 @@ def told(
         return TimedOut(bootstrap, doing)
     if cause.retriable():
         return Busy(doing, reason_of(cause))
+    if cause.code() == KafkaError.INVALID_REQUEST and topic in BROKERS_OWN:  # librdkafka drops what the broker says
+        return Refused(doing, "it is the broker's own topic", hint="let it be: the broker keeps its state there")
     return Refused(doing, reason_of(cause), hint=HINTS.get(cause.code(), ""))
 
 
@@ -418,7 +421,3 @@ def reason_of(error: KafkaError) -> str:
     for prefix in ("Unable to produce message: ", "Broker: ", "Local: "):
         text = text.removeprefix(prefix)
     return text or error.name()
-
-
-def _partitions(count: int) -> str:
-    return "partition" if count == 1 else "partitions"

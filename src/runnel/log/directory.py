@@ -68,6 +68,7 @@ class DataDirectory:
         self.workers = Workers(files)
         self.swapping = threading.Lock()  # compaction moves files; a partition's folder must not go meanwhile
         self.epoch = 0
+        self.is_new = False
         self.was_clean = True
         self._lock = threading.RLock()  # the checkpoints: deletions and the background write the same files
         self._owned: Lock | None = None
@@ -135,6 +136,7 @@ class DataDirectory:
         if not self.files.exists(f"{self.path}/{META_FILE}"):
             self._refuse_if_not_empty()
             self._write_meta(self.epoch)
+            self.is_new = True
             return
         meta = self._meta()
         if meta["format"] > FORMAT:

@@ -60,8 +60,13 @@ class Log:
         return self._home.path
 
     @property
+    def is_new(self) -> bool:
+        """Whether it was made when it was opened."""
+        return self._home.is_new
+
+    @property
     def was_clean(self) -> bool:
-        """Whether the last stop was a clean one."""
+        """Whether the last stop was a clean one. That of a new log, which had none, is."""
         return self._home.was_clean
 
     @property

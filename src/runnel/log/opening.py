@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from runnel.counted import counted
 from runnel.errors import UnusableDirectory
 from runnel.files import read_file
 from runnel.log.aborted import replayed, state_before
@@ -217,8 +218,8 @@ def _check_from(place: Place, active: Segment, synced_offset: int) -> list[Findi
 def _cut(active: Segment, broken: Broken, end: int) -> Finding:
     finding = Finding(active.path, broken.position, end - broken.position, broken.offset, broken.reason)
     logger.warning(
-        "%s: cut %d bytes of a torn write at position %d, before offset %d: %s",
-        finding.path, finding.size, finding.position, finding.offset, finding.reason,
+        "%s: cut %s of a torn write at position %d, before offset %d: %s",
+        finding.path, counted(finding.size, "byte"), finding.position, finding.offset, finding.reason,
     )  # fmt: skip
     active.file().truncate(broken.position)
     return finding

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from runnel.counted import counted
 from runnel.pipeline.source.aside import SCHEMA
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Offsets, ranges
@@ -95,7 +96,8 @@ class Totals:
 
     def __str__(self) -> str:
         gone = f", {self.gone:,} gone" if self.gone else ""
-        return f"{self.batches:,} batches, {self.in_time:,} rows, {self.late:,} late, {self.rejected:,} rejected{gone}"
+        rows = f"{counted(self.batches, 'batch', 'batches')}, {counted(self.in_time, 'row')}"
+        return f"{rows}, {self.late:,} late, {self.rejected:,} rejected{gone}"
 
 
 Step: TypeAlias = Callable[[Batch], Batch | None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from runnel.counted import counted
 from runnel.errors import Permanent, Transient
 from runnel.views.errors import PositionOutOfRange
 
@@ -285,7 +286,7 @@ class RunAgain(Transient):
 
     def __init__(self, query: str, count: int) -> None:
         super().__init__(
-            f"{query} begins its batch anew, without {count:,} rows on which the body raises",
+            f"{query} begins its batch anew, without {counted(count, 'row')} on which the body raises",
             hint="nothing is to be done",
         )
 
@@ -295,8 +296,8 @@ class NotLeftOut(Permanent):
 
     def __init__(self, query: str, count: int, first: str, file: str) -> None:
         super().__init__(
-            f"{query} cannot go on: {count:,} rows that its batch is to leave out are not among those that were put "
-            f"aside, also after it was begun anew; the first is {first}",
+            f"{query} cannot go on: {counted(count, 'row is', 'rows are')} not among those that were put aside "
+            f"and that its batch is to leave out, also after it was begun anew; the first is {first}",
             hint=f"remove {file}: the rows on which the body raises are looked for anew then; nothing is lost",
         )
         self.query = query

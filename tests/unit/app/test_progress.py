@@ -24,6 +24,7 @@ def test_the_lag_is_the_sum_over_the_inputs_and_may_be_unknown():
 
 def test_a_line_says_what_is_known():
     assert str(QueryProgress("pages")) == "0 batches, 0 rows, 0 late, 0 rejected, 0 rows/s"
+    assert str(QueryProgress("pages", batches=1, in_time=1)).startswith("1 batch, 1 row, 0 late")
     full = QueryProgress(
         "pages",
         State.RUNS,

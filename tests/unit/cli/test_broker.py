@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from runnel.broker.embedded import Broker
+from runnel.broker.sockets import _has_six
 from runnel.log import open_log
 
 RUNNEL = [sys.executable, "-c", "from runnel.cli import main; main()"]
@@ -68,9 +69,25 @@ def test_its_log_tells_how_it_started(tmp_path: Path) -> None:
         assert process.stderr is not None
         lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     messages = [line["message"] for line in lines]
-    assert any(f"process {process.pid}, serves {tmp_path}/data, after a clean stop" in each for each in messages)
+    assert any(f"process {process.pid}, serves {tmp_path}/data, which is new" in each for each in messages)
     assert f"clients of listener PLAINTEXT are told to use {address}" in messages
     assert {line["level"] for line in lines} == {"INFO"}
+    with started("--data", tmp_path / "data") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert f"process {process.pid}, serves {tmp_path}/data, after a clean stop" in process.stderr.read()
+
+
+def test_both_families_are_told_where_both_are_listened_on(tmp_path: Path) -> None:
+    command = [*RUNNEL, "broker", "start", "--listen", ":0", "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        others = process.stdout.read()
+    found = re.fullmatch(r"listening on 0\.0\.0\.0:(\d+)\n", first)
+    assert found
+    assert others == (f"listening on [::]:{found[1]}\n" if _has_six() else "")
 
 
 def test_metrics_and_health_are_served(tmp_path: Path) -> None:

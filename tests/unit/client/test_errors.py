@@ -54,6 +54,18 @@ def test_a_code_has_its_error(code, kind):
     assert isinstance(found, Transient | Permanent)
 
 
+def test_the_brokers_own_topic_is_told_as_that():
+    refused = told(
+        error(KafkaError.INVALID_REQUEST, "Broker: Invalid request"), "here", "x", topic="__consumer_offsets"
+    )
+    assert (refused.what, refused.hint) == (
+        "x failed: it is the broker's own topic",
+        "let it be: the broker keeps its state there",
+    )
+    other = told(error(KafkaError.INVALID_REQUEST, "Broker: Invalid request"), "here", "x", topic="t")
+    assert other.what == "x failed: Invalid request"
+
+
 def test_an_error_that_may_pass_is_transient():
     assert isinstance(told(KafkaError(KafkaError.NOT_CONTROLLER, "x", retriable=True), "here", "asking"), Busy)
 

@@ -202,6 +202,12 @@ def test_a_new_directory_counts_as_clean() -> None:
     assert Stage().log.was_clean
 
 
+def test_a_log_is_new_once() -> None:
+    stage = Stage()
+    assert stage.log.is_new
+    assert not stage.stop_and_start().is_new
+
+
 def test_a_closed_log_was_clean() -> None:
     assert Stage().stop_and_start().was_clean
 

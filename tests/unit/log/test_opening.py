@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from runnel.counted import counted
 from runnel.errors import DamagedLog, OffsetOutOfRange
 from runnel.log import Log, Partition, Record, TopicSettings, open_log
 from runnel.records import Producer, batches_of, build_batch
@@ -151,7 +152,7 @@ def test_a_torn_write_is_cut_off_and_told(data: Path, size: int, caplog: pytest.
         (finding,) = log.findings
         assert (finding.path, finding.position, finding.size) == (str(segment(data, 22)), whole, size)
         assert (finding.offset, finding.damage) == (COUNT, False)
-        assert f"cut {size} bytes of a torn write at position {whole}, before offset {COUNT}" in caplog.text
+        assert f"cut {counted(size, 'byte')} of a torn write at position {whole}, before offset {COUNT}" in caplog.text
         assert segment(data, 22).stat().st_size == whole
         assert offsets(orders(log)) == list(range(COUNT))
 

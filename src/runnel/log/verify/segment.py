@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runnel.counted import counted
 from runnel.errors import InvalidBatch
 from runnel.files import File, Files
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
@@ -102,7 +103,8 @@ class SegmentCheck:
         return self._place.limit is not None and self.next_offset >= self._place.limit
 
     def _note_left_over(self, position: int, end: int) -> None:
-        what = f"{end - position:,} bytes of a failed write, which nobody reads: the next segment begins before them"
+        size = counted(end - position, "byte")
+        what = f"{size} of a failed write, which nobody reads: the next segment begins before them"
         self._report.note(self.path, what, position=position, offset=self._place.limit)
         self._meter.advance(end - position)
 
@@ -132,7 +134,8 @@ class SegmentCheck:
     def _after(self, file: File, broken: Broken, end: int) -> Place | None:
         torn_from = self._place.torn_from
         if torn_from is not None and broken.offset >= torn_from:
-            what = f"{end - broken.position:,} bytes of a torn write, will be cut at the next start: {broken.reason}"
+            size = counted(end - broken.position, "byte")
+            what = f"{size} of a torn write, will be cut at the next start: {broken.reason}"
             self._report.note(self.path, what, position=broken.position, offset=broken.offset)
             self._meter.advance(end - broken.position)
             return None

@@ -23,6 +23,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
+from runnel.counted import counted
 from runnel.graph.avro import LOGICAL
 from runnel.graph.formats import Avro
 from runnel.pipeline.source.values.parsed import (
@@ -84,7 +85,9 @@ class AvroParser:
         except UNREADABLE as error:
             raise Unfit(f"not Avro of the declared schema: {_reason(error)}") from error
         if left := len(value) - stream.tell():
-            raise Unfit(f"not Avro of the declared schema: {left:,} bytes are left after the record")
+            raise Unfit(
+                f"not Avro of the declared schema: {counted(left, 'byte is', 'bytes are')} left after the record"
+            )
         return dict(row)
 
     def _column(self, field: pa.Field, rows: Mapping[int, dict[str, Any]], reasons: dict[int, str]) -> pa.Array:
