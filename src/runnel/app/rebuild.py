@@ -253,7 +253,11 @@ class Rebuild:
 
     def _begin_anew(self, own: Path) -> None:
         if self._rebuilds.kept_until is not None:
-            logger.info("%s: the copy that an earlier rebuild has kept is removed", self._output.name)
+            logger.warning(
+                "%s: the copy that an earlier rebuild has kept is removed, as one is kept at most: a rollback goes to "
+                "the view as it is now, if --keep was given",
+                self._output.name,
+            )
         self._rebuilds.remove()
         make_directories(str(own))
         begin_where_it_began(self._place.directory_of(self._output.name), own, self._inputs)

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from runnel.views.addresses import shown
 from runnel.views.errors import InvalidFilter
 from runnel.views.filters import EQUAL
 from runnel.views.layout import END, START
@@ -48,6 +49,7 @@ class Views(Mapping[str, "View"]):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self._store = open_store(os.fspath(address))
+        self._address = shown(os.fspath(address))
         self._outputs = Known(self._store, bootstrap, settings or {})
         self._lock = threading.Lock()
         self._open: dict[str, View] = {}
@@ -68,7 +70,7 @@ class Views(Mapping[str, "View"]):
         return len(self._store.names())
 
     def __repr__(self) -> str:
-        return f"<views {', '.join(self) or 'none yet'}>"
+        return f"<views {', '.join(self) or f'none yet in {self._address}'}>"
 
     def close(self) -> None:
         """Let go of connections. A view that is read again makes another one."""

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -188,6 +189,18 @@ def test_what_the_kept_copy_had_planned_is_taken_back_before_anybody_can_go_on_w
     rebuild._take_up_the_kept()
     assert not planned.exists()
     assert Checkpoint(checkpoint_in(directory / "queries" / VIEW)).last == -1
+
+
+def test_a_copy_that_was_kept_before_is_removed_and_told(rebuild, running, monkeypatch, caplog):
+    monkeypatch.setattr("runnel.app.rebuild.begin_where_it_began", lambda *_: None)
+    directory = running.data / "rebuilds" / VIEW
+    rebuild._begin_anew(directory / "queries" / VIEW)
+    assert not caplog.records
+    (directory / KEPT).write_text(json.dumps({"until": 99_999_999_999_999, "checkpoint": CHECKPOINT}))
+    rebuild._begin_anew(directory / "queries" / VIEW)
+    assert not (directory / KEPT).exists()
+    (said,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    assert said.startswith(f"{VIEW}: the copy that an earlier rebuild has kept is removed, as one is kept at most")
 
 
 def die(*_):

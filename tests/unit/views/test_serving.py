@@ -67,6 +67,7 @@ def test_the_views_of_a_directory_are_a_mapping(data):
 def test_a_directory_without_views_has_none(tmp_path):
     views = runnel.views(tmp_path / "nothing")
     assert list(views) == []
+    assert repr(views) == f"<views none yet in {tmp_path}/nothing>"
     with pytest.raises(UnknownView, match="has no view 'orders'; it has: none yet") as told:
         views["orders"]
     assert told.value.hint.startswith("see to the address, which is the app's data directory")

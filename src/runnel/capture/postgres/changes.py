@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -33,9 +34,12 @@ from runnel.capture.postgres.pgoutput import (
     decode,
 )
 from runnel.capture.postgres.replication import HEADER, LOG, end_of, place_of
-from runnel.capture.tables import UNCHANGED, UNKNOWN, Row, Table
+from runnel.capture.tables import UNCHANGED, UNKNOWN, Row, Table, TableId
+
+logger = logging.getLogger(__name__)
 
 PASSED_SECONDS: Final = 1.0
+FULL: Final = "f"  # the identity of a table whose old rows are told whole
 
 
 class Messages(Protocol):
@@ -47,10 +51,13 @@ class Messages(Protocol):
 
 
 class Shown(NamedTuple):
-    """A table that is told of. `places` are those of its identity's columns, of which an old key has values."""
+    """A table that is told of. `places` are those of its identity's columns, of which an old key has values. `is_full`
+    is one whose identity is the whole row.
+    """
 
     table: Table
     places: frozenset[int]
+    is_full: bool
 
 
 class PostgresChanges:
@@ -87,6 +94,7 @@ class PostgresChanges:
         self._is_done = False
         self._head = self._middle = ""
         self._mark: str | None = None  # what the transaction marks
+        self._said: set[TableId] = set()  # of which partitions tell less than they
 
     def read(self, seconds: float) -> Sequence[Event]:
         if self._is_done:
@@ -141,9 +149,21 @@ class PostgresChanges:
             old = _of_key(shown, message.old) if message.is_key else message.old
             return Change(shown.table, "d", old, None, source, micros)
         if message.old is None:
+            if shown.is_full:
+                self._say_narrower(shown.table)
             return Change(shown.table, "u", None, message.row, source, micros)
         old = _of_key(shown, message.old) if message.is_key else message.old
         return Change(shown.table, "u", old, _filled(message.row, old), source, micros)
+
+    def _say_narrower(self, table: Table) -> None:
+        """A partition that came while changes were read follows no identity of its table."""
+        if table.id not in self._said:
+            self._said.add(table.id)
+            logger.warning(
+                "%s: an update came without its old row, which REPLICA IDENTITY FULL would tell: a partition of it has "
+                "not got that; ALTER TABLE ... REPLICA IDENTITY FULL for it; the next start tells which it is",
+                table.id,
+            )
 
     def _start(self, begin: Begin, events: list[Event]) -> None:
         if self._end is not None and begin.commit_lsn >= self._end:
@@ -201,7 +221,8 @@ class PostgresChanges:
                 self._tell_beginning(events)
             assert self._begin is not None
             events.append(Redefined(table, self._begin.micros))
-        return Shown(table, frozenset(place for place, column in enumerate(relation.columns) if column.is_key))
+        places = frozenset(place for place, column in enumerate(relation.columns) if column.is_key)
+        return Shown(table, places, relation.identity == FULL)
 
     def _truncate(self, truncate: Truncate, lsn: int, events: list[Event]) -> None:
         assert self._begin is not None

@@ -231,6 +231,16 @@ def test_one_that_was_made_later_is_said_once_with_the_sql(database: Database, c
     assert said.endswith(f'; ALTER TABLE "{database.schema}"."part" REPLICA IDENTITY FULL;')
 
 
+def test_one_that_is_made_while_changes_are_read_is_said_with_its_first_update(database: Database, caplog):
+    database.run(*PARTED[:1], *PARTED[2:3])
+    source = database.source()
+    start = source.prepare()
+    database.run(PARTED[1], PARTED[3], "UPDATE t SET w = 'c'", "UPDATE t SET w = 'd'")
+    assert [each[0] for each in told(events_of(source, start))] == ["c", "u", "u"]
+    (said,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    assert said.startswith(f"{database.schema}.t: an update came without its old row")
+
+
 def test_a_key_that_the_log_does_not_tell_of_a_partition_is_refused(database: Database):
     database.run(*PARTED)
     source, table = database.source(), database.table("t")
