@@ -296,8 +296,8 @@ class NotLeftOut(Permanent):
 
     def __init__(self, query: str, count: int, first: str, file: str) -> None:
         super().__init__(
-            f"{query} cannot go on: {counted(count, 'row is', 'rows are')} not among those that were put aside "
-            f"and that its batch is to leave out, also after it was begun anew; the first is {first}",
+            f"{query} cannot go on: of the rows that its batch is to leave out, {counted(count, 'row is', 'rows are')} "
+            f"not among those that were put aside, also after it was begun anew; the first is {first}",
             hint=f"remove {file}: the rows on which the body raises are looked for anew then; nothing is lost",
         )
         self.query = query
