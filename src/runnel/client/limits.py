@@ -71,14 +71,6 @@ class Limits:
         if now.bytes >= before:
             raise error
 
-    def has_shrunk(self, topic: str) -> bool:
-        """Whether it takes only smaller batches than was known; False where that is not told."""
-        before = self._of_known(topic)
-        try:
-            return self._ask(topic).bytes < before
-        except RunnelError:
-            return False
-
     def batch_bytes(self, topic: str) -> int:
         """How large batches of several records may become: with room for what their size was not counted with."""
         return min(BATCH_BYTES, (self._of_known(topic) - BATCH_HEADER) * 9 // 10)

@@ -93,17 +93,3 @@ def test_batches_of_several_records_stay_below_the_limit():
     assert limits.batch_bytes("t") == BATCH_BYTES
     limits.fresh("t")
     assert 80_000 < limits.batch_bytes("t") < 100_000 - 61
-
-
-def test_a_limit_has_shrunk_when_it_is_smaller_than_was_known():
-    cluster = Cluster(1_000)
-    limits = cluster.limits()
-    assert limits.fresh("t").bytes == 1_000
-    assert not limits.has_shrunk("t")
-    cluster.limit = 900
-    assert limits.has_shrunk("t")
-    assert not limits.has_shrunk("t")  # that is known by now
-    cluster.limit = 2_000
-    assert not limits.has_shrunk("t")
-    cluster.limit = None
-    assert not limits.has_shrunk("t")

@@ -95,10 +95,6 @@ class Publisher:
         """How large batches for it may become, as far as known."""
         return self._limits.batch_bytes(topic)
 
-    def shrunk(self, topics: Iterable[str]) -> list[str]:
-        """Those that take only smaller batches than they did when they were looked up."""
-        return [topic for topic in topics if self._limits.has_shrunk(topic)]
-
     def begin(self, places: Iterable[Place]) -> Ticket:
         with durable("publish.begin"):
             return self._transaction.begin({*places, (self._marks, SIDE)})

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from runnel.client.cluster import Cluster
-from runnel.client.errors import EndUnknown, Fenced, TransactionLost
+from runnel.client.errors import EndUnknown, Fenced
 from runnel.pipeline.batch import Batch, Step
 from runnel.pipeline.errors import OtherCheckpoint
 from runnel.pipeline.markers import Marker, is_done
@@ -65,8 +65,7 @@ class Publish:
 
     def _by_tasks(self, batch: Batch) -> Batch:
         places = [(self._topic, number) for number in range(self._partitions)]
-        topics = sorted({self._topic, *(side for side, _ in self._sides)})
-        self._publisher.look_up(topics)
+        self._publisher.look_up({self._topic, *(side for side, _ in self._sides)})
         size = self._publisher.batch_bytes(self._topic)
         ticket = self._publisher.begin([*places, *self._sides])
         try:
@@ -82,11 +81,8 @@ class Publish:
                 raise
         except Fenced:
             raise
-        except Exception as error:
+        except Exception:
             self._publisher.abort_quietly()
-            if shrunk := self._publisher.shrunk(topics):  # what failed may fit when it is done again
-                reason = "it takes only smaller batches than when it began"
-                raise TransactionLost(ticket.transactional_id, ", ".join(shrunk), reason) from error
             raise
         return counted
 
