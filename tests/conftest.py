@@ -53,7 +53,6 @@ LONGEST_FILES = (
     "transactions/test_copy.py",
     "pipeline/test_sums.py",
     "interop/test_connect.py",
-    "pipeline/test_shop.py",
     "pipeline/test_lateness.py",
     "pipeline/test_bad_input.py",
     "transactions/test_workload.py",

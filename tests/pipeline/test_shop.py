@@ -10,14 +10,17 @@ import pytest
 from runnel import Broker
 from tests.pipeline.stage import PARTITIONS, Stage
 
-# A start of Spark takes its time: one is tried with every change, the others in the long runs.
+# A start of Spark takes its time, so these belong to the long runs. With every change an app dies with its Java in
+# test_faults, in test_wait_for, and by tasks in test_outgrown.
+pytestmark = pytest.mark.soak
+
 POINTS = [
-    pytest.param("view.commit:after:2", marks=pytest.mark.servers),
-    pytest.param("publish.commit:after:2", marks=pytest.mark.soak),
-    pytest.param("publish.commit:before:2", marks=pytest.mark.soak),
-    pytest.param("view.commit:before:2", marks=pytest.mark.soak),
-    pytest.param("checkpoint.sync:before:1", marks=pytest.mark.soak),
-    pytest.param("publish.open:after:2", marks=pytest.mark.soak),
+    "view.commit:after:2",
+    "publish.commit:after:2",
+    "publish.commit:before:2",
+    "view.commit:before:2",
+    "checkpoint.sync:before:1",
+    "publish.open:after:2",
 ]
 POINTS_OF_TASKS = ["publish.write in a task:after:1", "publish.commit:after:2"]
 
@@ -35,7 +38,6 @@ def assert_exact(stage):
     assert len(stage.read("clicks.rejected")) == 2 * stage.broken  # by each of the two queries
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("by_tasks", [False, True])
 def test_views_and_streams_are_right_and_a_second_run_goes_on(stage, by_tasks):
     stage.send(400, broken=0.02)
@@ -62,7 +64,6 @@ def test_a_run_that_dies_is_made_good_by_the_next_and_a_third_goes_on(stage, poi
     assert_exact(stage)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS_OF_TASKS)
 def test_a_run_that_dies_while_tasks_write_is_made_good_by_the_next(stage, point):
     stage.send(400, broken=0.02)
