@@ -5,7 +5,7 @@
         spark.die(life, "publish.commit:after:1")           # until it has died there
 
 What is not covered: Java's own death, and that of the machine. Runs whose
-Java dies with them are in test_shop.
+Java dies with them are in test_faults and test_shop.
 """
 
 from __future__ import annotations

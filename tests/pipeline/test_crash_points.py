@@ -297,7 +297,8 @@ def test_a_checkpoint_that_is_not_that_of_its_output_is_refused(stream):
         pytest.param("a stream by the driver", "publish.commit:before:2", marks=pytest.mark.servers),
         pytest.param("a stream by tasks", "publish.commit:before:2", marks=pytest.mark.soak),
         pytest.param("a view in SQLite", "publish.commit:after:2", marks=pytest.mark.servers),
-        pytest.param("a view in PostgreSQL", "view.commit:before:2", marks=pytest.mark.soak),
+        pytest.param("a view in PostgreSQL", "publish.commit:before:2", marks=pytest.mark.servers),
+        pytest.param("a view in PostgreSQL", "view.commit:before:2", marks=pytest.mark.soak),  # in a lock
     ],
 )
 def test_a_driver_that_wakes_up_beside_its_successor_is_fenced_and_says_so(scene, way, point, other_spark):

@@ -197,7 +197,7 @@ def assert_fenced(woken: RunningApp) -> None:
     assert "is fenced" in error or "has taken the view" in error
 
 
-@pytest.mark.servers
+@pytest.mark.soak  # with every change a driver wakes up so in test_crash_points
 def test_a_driver_that_wakes_up_beside_its_successor_stops(tmp_path):
     with postgres_server() as postgres, life(tmp_path, views=postgres.url) as made:
         assert_fenced(wake_up_beside_a_successor(made, "publish.commit:before"))
