@@ -467,8 +467,10 @@ def process(scene: Scene, tmp_path: Path, called: str, **environment: str) -> It
         running.wait()
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("called", ["rebuild", "rollback"])
+@pytest.mark.parametrize(
+    "called",
+    [pytest.param("rebuild", marks=pytest.mark.servers), pytest.param("rollback", marks=pytest.mark.soak)],
+)
 def test_killed_for_good_when_the_rows_are_exchanged_the_running_app_finishes_it(scene, tmp_path, called):
     app = sums_app()
     if called == "rollback":
