@@ -4,6 +4,8 @@
         spark.run(life)                                     # until all is read
         spark.die(life, "publish.commit:after:1")           # until it has died there
 
+Spark goes through the few rows of a batch without writing Java for its plans first: what dies here is Python.
+
 What is not covered: Java's own death, and that of the machine. Runs whose
 Java dies with them are in test_faults and test_shop.
 """
@@ -31,7 +33,8 @@ LIMIT = 600.0  # for a broken test, as that of `waiting`
 HOST = """
 import json, sys
 from runnel.pipeline.session import spark_session
-spark = spark_session("crash", master="local[2]", brief=True)
+from runnel.testing.spark import SETTINGS
+spark = spark_session("crash", master="local[2]", settings=SETTINGS, brief=True)
 java = spark.sparkContext._gateway.gateway_parameters
 print(json.dumps([java.port, java.auth_token, spark.sparkContext.pythonExec]), flush=True)
 sys.stdin.read()
