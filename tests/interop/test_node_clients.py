@@ -48,7 +48,7 @@ def tour(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def node_packages() -> Path:
-    """The packages of the lock, which are fetched when they are not there yet."""
+    """The packages of the lock; they are fetched when they are not there yet."""
     lock = HERE / "package-lock.json"
     folder = cache_directory() / f"node-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     if not folder.is_dir():
@@ -136,9 +136,17 @@ def test_the_cluster_is_one_broker(tour: Tour) -> None:
 
 def test_configs_are_told_and_replaced(tour: Tour) -> None:
     step = tour["configs"]
-    assert step["before"] == [[["retention.ms", "-1", False]], [["max.message.bytes", "1048588", True]]]
-    # kafkajs replaces all that is set.
-    assert step["after"] == [[["retention.ms", "604800000", True]], [["max.message.bytes", "5000", False]]]
+    assert step["before"] == [
+        ["delete.retention.ms", "86400000", True],
+        ["max.message.bytes", "900000", False],
+        ["retention.ms", "-1", False],
+    ]
+    # What the second request does not name is what it was without the first.
+    assert step["after"] == [
+        ["delete.retention.ms", "5000", False],
+        ["max.message.bytes", "1048588", True],
+        ["retention.ms", "-1", False],
+    ]
 
 
 def test_offsets_are_found_by_their_times(tour: Tour) -> None:
