@@ -1,4 +1,4 @@
-"""Regular expressions that describe topics (see `broker/expressions.py`). None describes the broker's own."""
+"""Regular expressions that describe topics (see `broker/expressions.py`), the broker's own among them, as in Kafka."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class ConsumerGroups:
             return
         running.resolving = True
         changes = self.topics.changes
-        names = [topic.name for topic in self.topics.all() if not topic.is_internal]
+        names = [topic.name for topic in self.topics.all()]
         future = self._apart(lambda: {expression: described_topics(expression, names) for expression in wanted})
 
         def hand_over(done: Future[Any]) -> None:

@@ -27,9 +27,6 @@ class KnownTopic(Protocol):
         """How many partitions it has."""
         ...
 
-    @property
-    def is_internal(self) -> bool: ...
-
 
 class KnownTopics(Protocol):
     @property
