@@ -24,7 +24,7 @@ help: ## list the targets
 test: $(READY) ## run the fast tests on all cores; needs nothing but Python
 	@$(BIN)/pytest -n auto --dist worksteal -m "not servers and not soak" $(CHANCE)
 
-test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, MariaDB, kcat, npm and a C compiler
+test-servers: $(READY) ## run the tests against real servers; needs Java 17, Maven, PostgreSQL, MariaDB, kcat, npm, Go and a C compiler
 	@.ci/require-java
 	@echo "Preparing Java's archives of classes (once; Spark and Apache Kafka start in half the time) ..."
 	@$(BIN)/python -m tests.interop.kafka_archive & $(BIN)/python -m runnel.pipeline.archiving; wait
