@@ -53,6 +53,7 @@ LONGEST_FILES = (
     "pipeline/test_sums.py",
     "interop/test_connect.py",
     "interop/test_transaction_tools.py",
+    "interop/test_go_clients.py",
     "pipeline/test_lateness.py",
     "pipeline/test_bad_input.py",
     "transactions/test_workload.py",
