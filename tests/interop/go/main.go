@@ -71,9 +71,9 @@ func journey(name string, own, other library) {
 	own.makeTopic(to, partitions-1)
 	own.grow(to, partitions)
 	own.setRetention(to, "86400000")
-	expect(fmt.Sprint(partitions), fmt.Sprint(other.partitionsOf(to)))
-	expect("86400000", other.retention(to))
-	expect("[true true]", fmt.Sprint(among(own.topics(), from, to)))
+	soon(fmt.Sprint(partitions), func() string { return fmt.Sprint(other.partitionsOf(to)) })
+	soon("86400000", func() string { return other.retention(to) })
+	soon("[true true]", func() string { return fmt.Sprint(among(own.topics(), from, to)) })
 	done(name, "made topics")
 
 	var values []string
@@ -117,7 +117,7 @@ func journey(name string, own, other library) {
 	expect(fmt.Sprint(last), fmt.Sprint(first))
 	own.deleteTopic(from)
 	own.deleteTopic(to)
-	expect("[false false]", fmt.Sprint(among(own.topics(), from, to)))
+	soon("[false false]", func() string { return fmt.Sprint(among(own.topics(), from, to)) })
 	done(name, "deleted what it made")
 }
 
@@ -147,6 +147,17 @@ func same(wanted, got []string) {
 
 func expect(wanted, got string) {
 	if wanted != got {
+		complain("%q was expected, and %q came", wanted, got)
+	}
+}
+
+// As `expect`, of what Apache Kafka tells a moment after it was changed.
+func soon(wanted string, look func() string) {
+	got := look()
+	for deadline := time.Now().Add(limit); got != wanted && time.Now().Before(deadline); got = look() {
+		time.Sleep(heartbeat / 4)
+	}
+	if got != wanted {
 		complain("%q was expected, and %q came", wanted, got)
 	}
 }
