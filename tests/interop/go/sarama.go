@@ -39,7 +39,8 @@ func newSarama(bootstrap string) library {
 func settings() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
-	config.Net.MaxOpenRequests = 1 // what its idempotent producer needs
+	config.Metadata.AllowAutoTopicCreation = false // or who looks for a topic that was deleted would make it again
+	config.Net.MaxOpenRequests = 1                 // what its idempotent producer needs
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
@@ -261,13 +262,18 @@ func (s *saramas) all(topic string, committed bool, wanted int) (values []string
 	must(err)
 	numbers, err := consumer.Partitions(topic)
 	must(err)
-	messages := make(chan *sarama.ConsumerMessage)
+	messages, done := make(chan *sarama.ConsumerMessage), make(chan struct{})
+	var partitions []sarama.PartitionConsumer
 	for _, number := range numbers {
 		partition, err := consumer.ConsumePartition(topic, number, sarama.OffsetOldest)
 		must(err)
+		partitions = append(partitions, partition)
 		go func() {
 			for message := range partition.Messages() {
-				messages <- message
+				select {
+				case messages <- message:
+				case <-done:
+				}
 			}
 		}()
 	}
@@ -280,6 +286,11 @@ func (s *saramas) all(topic string, committed bool, wanted int) (values []string
 			fail("%d of %d were read from %s", len(values), wanted, topic)
 		}
 	}
+	close(done)
+	for _, partition := range partitions {
+		must(partition.Close())
+	}
+	must(consumer.Close())
 	return values
 }
 
