@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ROUNDS ?= 1000
+PART ?= tests
 SEED ?=
 # Where chance starts in what must pass with every change; `make soak` looks further.
 CHANCE = --seed $(or $(SEED),1) --hypothesis-seed $(or $(SEED),1)
@@ -30,8 +31,9 @@ test-servers: $(READY) ## run the tests against real servers; needs Java 17, Mav
 	@$(BIN)/python -m tests.interop.kafka_archive & $(BIN)/python -m runnel.pipeline.archiving; wait
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "servers and not soak" $(CHANCE) --durations 30 --durations-min 10
 
-soak: $(READY) ## repeat random histories: ROUNDS=1000, SEED=123 replays a run
-	@$(BIN)/pytest -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+soak: $(READY) ## run the long tests, for days: PART=tests/crash names some, ROUNDS=20 is shorter, SEED=123 replays
+	@$(BIN)/pytest $(PART) -m soak --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED) --hypothesis-seed $(SEED)) \
+	    -v -o console_output_style=count -o tmp_path_retention_policy=failed --durations 30 --durations-min 60
 
 demo: $(READY) ## a small shop on Spark is killed while it works, and its sums add up; needs Java 17; KEEP=1 leaves it running
 	@$(BIN)/python examples/shop_demo.py $(if $(KEEP),--keep)

@@ -8,10 +8,13 @@ import argparse
 import gc
 import os
 import random
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator
 
 import hypothesis
 import pytest
+
+from tests import progress
 
 # A deadline would make a test depend on how busy the machine is.
 hypothesis.settings.register_profile("runnel", deadline=None, print_blob=True)
@@ -146,6 +149,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: RANKS.get(item.nodeid.partition("::")[0], len(RANKS)))
 
 
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """What takes hours says first what it is going to do."""
+    if config.option.markexpr != "soak":
+        return []
+    files = Counter(item.nodeid.partition("::")[0] for item in items)
+    return ["the long tests of", *(f"{number:6,}  {name}" for name, number in files.items())]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
@@ -164,3 +175,17 @@ def rounds(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.option.seed)
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest) -> Callable[[Collection[progress.Round]], Iterator[progress.Round]]:
+    """`for number in told(range(rounds))` tells once a minute how far it is, beside the name of the test."""
+    manager = request.config.pluginmanager
+    terminal, capture = manager.get_plugin("terminalreporter"), manager.get_plugin("capturemanager")
+
+    def tell(line: str) -> None:
+        if terminal is not None:  # as it is in the processes of xdist
+            with capture.global_and_fixture_disabled():
+                terminal.write_line(f"  {line}")
+
+    return lambda rounds: progress.told(rounds, tell)

@@ -30,8 +30,8 @@ def test_a_broker_that_is_killed_under_load_keeps_what_it_acknowledged(tmp_path,
 
 
 @pytest.mark.soak
-def test_a_broker_that_is_killed_very_often_keeps_what_it_acknowledged(tmp_path, seed, rounds):
-    for first in range(0, rounds, KILLS_OF_A_DIRECTORY):
+def test_a_broker_that_is_killed_very_often_keeps_what_it_acknowledged(tmp_path, seed, rounds, told):
+    for first in told(range(0, rounds, KILLS_OF_A_DIRECTORY)):
         directory = tmp_path / str(first)
         assert kill_again_and_again(directory, f"{seed}/{first}", min(rounds - first, KILLS_OF_A_DIRECTORY)) == []
         shutil.rmtree(directory)

@@ -45,8 +45,8 @@ def test_batches_sent_again_after_a_kill_are_there_once_and_in_order(tmp_path, s
 
 
 @pytest.mark.soak
-def test_batches_sent_again_after_many_kills_are_there_once_and_in_order(tmp_path, seed, rounds):
-    for number, first in enumerate(range(0, rounds, KILLS_OF_A_DIRECTORY)):
+def test_batches_sent_again_after_many_kills_are_there_once_and_in_order(tmp_path, seed, rounds, told):
+    for number, first in enumerate(told(range(0, rounds, KILLS_OF_A_DIRECTORY))):
         kill_again_and_again(tmp_path / "data", seed + number, min(rounds - first, KILLS_OF_A_DIRECTORY))
         shutil.rmtree(tmp_path / "data")
 

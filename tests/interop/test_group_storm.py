@@ -40,8 +40,10 @@ def test_every_record_is_processed_and_no_partition_has_two_owners(tmp_path, see
 
 @pytest.mark.soak
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_record_is_processed_and_no_partition_has_two_owners_in_a_long_run(tmp_path, seed, rounds, protocol):
-    for first in range(0, rounds, LONG):
+def test_every_record_is_processed_and_no_partition_has_two_owners_in_a_long_run(
+    tmp_path, seed, rounds, told, protocol
+):
+    for first in told(range(0, rounds, LONG)):
         directory = tmp_path / str(first)
         steps = max(SHORT, min(LONG, rounds - first))  # fewer may be none that gives a broker reason to refuse
         assert run(directory, protocol, f"{seed}/{first}", steps) == []

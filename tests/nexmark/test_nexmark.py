@@ -78,8 +78,8 @@ def test_a_stream_answers_as_a_batch_query_over_the_log(tmp_path, spark, seed, k
 
 
 @pytest.mark.soak
-def test_a_stream_answers_as_a_batch_query_for_a_long_time(tmp_path, spark, seed, rounds):
-    for number in range(max(1, rounds // 10)):
+def test_a_stream_answers_as_a_batch_query_for_a_long_time(tmp_path, spark, seed, rounds, told):
+    for number in told(range(max(1, rounds // 10))):
         chance = random.Random(f"{seed} {number}")
         kinds = {name: chance.choice(["stream", "view"]) for name in QUERIES}
         with Broker() as broker:

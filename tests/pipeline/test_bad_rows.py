@@ -86,8 +86,8 @@ def test_exactly_the_rows_that_raise_are_rejected_and_the_answer_is_that_of_the_
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in OPERATORS for kind in ("stream", "view")])
-def test_exactly_the_rows_that_raise_are_rejected_for_a_long_time(tmp_path, spark, seed, rounds, name, kind):
-    for number in range(max(1, rounds // 20)):
+def test_exactly_the_rows_that_raise_are_rejected_for_a_long_time(tmp_path, spark, seed, rounds, told, name, kind):
+    for number in told(range(max(1, rounds // 20))):
         chance = random.Random(f"{seed} {name} {kind} {number} raises")
         with Broker() as broker:
             scene = Scene(broker, spark, tmp_path / str(number))

@@ -256,14 +256,14 @@ def kill_one(made: Life, chance: Random) -> None:
 
 
 @pytest.mark.soak
-def test_whoever_is_killed_at_random_the_output_stays_exact(tmp_path, rounds, seed):
+def test_whoever_is_killed_at_random_the_output_stays_exact(tmp_path, rounds, seed, told):
     chance = Random(seed)
     with life(tmp_path) as made:
         made.stage.send(100, broken=0.05)
         made.start_app()
         made.wait_until_exact()
         with made.producing(chance):
-            for _ in range(min(rounds, 20)):  # of half a minute each
+            for _ in told(range(min(rounds, 20))):  # of half a minute each
                 time.sleep(chance.uniform(0, 5))  # at any moment
                 kill_one(made, chance)
                 made.wait_for_batches()

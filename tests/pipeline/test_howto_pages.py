@@ -394,8 +394,8 @@ def test_the_app_of_a_page_answers_as_a_batch_query(tmp_path, spark, page):
 
 @pytest.mark.soak
 @PAGES
-def test_the_app_of_a_page_answers_as_a_batch_query_for_a_long_time(tmp_path, spark, seed, rounds, page):
-    for number in range(max(1, rounds // 10)):
+def test_the_app_of_a_page_answers_as_a_batch_query_for_a_long_time(tmp_path, spark, seed, rounds, told, page):
+    for number in told(range(max(1, rounds // 10))):
         with Broker() as broker:
             directory = tmp_path / str(number)
             directory.mkdir()

@@ -237,13 +237,13 @@ def test_every_operator_can_be_shared_again_and_again(scene, seed, name, kind):
 
 
 @pytest.mark.soak
-def test_killed_at_any_moment_while_it_is_shared_anew(tmp_path, seed, rounds):
+def test_killed_at_any_moment_while_it_is_shared_anew(tmp_path, seed, rounds, told):
     """The whole process. Its Java goes on for a moment, beside the next one."""
     chance = random.Random(seed)
     with Broker() as broker:
         stage = Stage(broker, tmp_path / "data")
         broker.create_topic("clicks", 2, configs={"retention.ms": "-1"})
-        for number in range(max(2, rounds // 10)):
+        for number in told(range(max(2, rounds // 10))):
             stage.send(150, seed=number)
             if not number:
                 assert stage.run().code == 0

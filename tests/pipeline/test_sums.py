@@ -44,8 +44,8 @@ def test_every_record_is_counted_once_and_the_answer_is_that_of_the_rest(scene, 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("name", "kind"), ALL)
-def test_every_record_is_counted_once_for_a_long_time(tmp_path, spark, seed, rounds, name, kind):
-    for number in range(max(1, rounds // 10)):
+def test_every_record_is_counted_once_for_a_long_time(tmp_path, spark, seed, rounds, told, name, kind):
+    for number in told(range(max(1, rounds // 10))):
         chance = random.Random(f"{seed} {name} {kind} {number}")
         with Broker() as broker:
             scene = Scene(broker, spark, tmp_path / str(number))

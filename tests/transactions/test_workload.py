@@ -37,8 +37,8 @@ def test_apache_kafka_passes_the_same(tmp_path, seed):
 
 
 @pytest.mark.soak
-def test_no_transaction_is_torn_lost_doubled_or_read_too_early_in_a_long_run(tmp_path, seed, rounds):
-    for first in range(0, rounds, LONG):
+def test_no_transaction_is_torn_lost_doubled_or_read_too_early_in_a_long_run(tmp_path, seed, rounds, told):
+    for first in told(range(0, rounds, LONG)):
         directory = tmp_path / str(first)
         assert run(directory, "runnel", f"{seed}/{first}", min(LONG, rounds - first)) == []
         shutil.rmtree(directory)

@@ -147,8 +147,8 @@ def test_a_history_converges_where_the_capture_was_cut_off_as_it_followed_a_tabl
 
 
 @pytest.mark.soak
-def test_longer_histories_converge(broker, tmp_path, rounds, seed):
-    for number in range(rounds):
+def test_longer_histories_converge(broker, tmp_path, rounds, seed, told):
+    for number in told(range(rounds)):
         way = (INITIAL, BY_CHUNKS)[number % 2]
         history(broker, tmp_path, seed * 1_000 + number + 100, transactions=300, kills=6, way=way)
 

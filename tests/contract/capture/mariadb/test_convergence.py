@@ -234,8 +234,8 @@ def test_topics_tell_the_tables_as_they_are_wherever_the_process_was_killed(data
 @pytest.mark.soak
 @pytest.mark.parametrize("end_of_life", [is_cut_off, is_killed])
 @MODES
-def test_longer_histories_converge(mariadb, broker, seed, rounds, mode, end_of_life):
-    for number in range(rounds):
+def test_longer_histories_converge(mariadb, broker, seed, rounds, told, mode, end_of_life):
+    for number in told(range(rounds)):
         database = MariadbDatabase(mariadb)
         history(database, life_of(database, broker, mode), f"{seed}/{number}", 4 * MOST, end_of_life)
         database.close()

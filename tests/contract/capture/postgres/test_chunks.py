@@ -343,8 +343,10 @@ def test_a_capture_that_is_cut_off_again_and_again_while_writers_write_converges
 
 
 @pytest.mark.soak
-def test_captures_converge_also_while_commits_are_told_before_they_are_seen(broker, server, seed: int, rounds: int):
-    for number in range(rounds):
+def test_captures_converge_also_while_commits_are_told_before_they_are_seen(
+    broker, server, seed: int, rounds: int, told
+):
+    for number in told(range(rounds)):
         with ExitStack() as stack:
             database = Database(server, stack)
             with hanging_now_and_then(database):

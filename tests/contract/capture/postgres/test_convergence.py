@@ -162,8 +162,8 @@ def test_tables_rebuilt_by_a_reader_that_dies_are_those_of_the_database(database
 
 
 @pytest.mark.soak
-def test_tables_rebuilt_by_a_reader_that_dies_are_those_of_the_database_each_time(server, seed: int, rounds: int):
-    for number in range(rounds):
+def test_tables_rebuilt_by_a_reader_that_dies_are_those_of_the_database_each_time(server, seed: int, rounds: int, told):
+    for number in told(range(rounds)):
         with ExitStack() as stack:
             database = Database(server, stack)
             converge(database, database.source(), f"{seed}/{number}", 150)

@@ -124,8 +124,8 @@ def test_topics_tell_the_tables_as_they_are_wherever_the_capture_was_killed(data
 
 
 @pytest.mark.soak
-def test_longer_histories_converge(server, broker, seed, rounds):
-    for number, way in zip(range(rounds), itertools.cycle(WAYS.values()), strict=False):
+def test_longer_histories_converge(server, broker, seed, rounds, told):
+    for number, way in zip(told(range(rounds)), itertools.cycle(WAYS.values()), strict=False):
         with ExitStack() as stack:
             database = Database(server, stack)
             history(database, broker, f"{seed}/{number}", kills=8, **way)
