@@ -91,6 +91,8 @@ MOVED: Final = (
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.UndefinedObject,  # it is not in the publication: another one that has its name is not
 )
+# By a capture that was killed: the server finishes its statement, and only then it is seen. Once is enough, it is one.
+PUBLISHED_MEANWHILE: Final = (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject)
 WAL_REMOVED: Final = 'the server removed log that slot "{slot}" still needed, by its max_slot_wal_keep_size'
 LOST: Final = {
     None: WAL_REMOVED,
@@ -221,6 +223,12 @@ class Readiness:
 
     def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] | None) -> None:
         """Of the tables; `kept` are others that stay in it, None: whatever is in it."""
+        try:
+            self._make_publication(tables, kept)
+        except PUBLISHED_MEANWHILE:
+            self._make_publication(tables, kept)
+
+    def _make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] | None) -> None:
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is None:
             self._create_publication(tables)

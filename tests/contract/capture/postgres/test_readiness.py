@@ -440,6 +440,27 @@ def moved(database: Database, statement: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("has_publication", [True, False])
+def test_what_the_server_finishes_for_a_killed_capture_is_no_reason_to_end(database: Database, has_publication: bool):
+    """It does not notice that nobody waits for the statement any more, and the next one starts meanwhile."""
+    database.run("CREATE TABLE t(id int PRIMARY KEY)", "CREATE TABLE u(id int PRIMARY KEY)")
+    if has_publication:
+        database.source([database.table("t")]).prepare()
+    name, source = f"runnel_{database.schema}", database.source()
+    unfinished = (
+        f"ALTER PUBLICATION {name} ADD TABLE u" if has_publication else f"CREATE PUBLICATION {name} FOR TABLE t"
+    )
+    with closing(database.connect()) as killed, ThreadPoolExecutor() as pool:
+        killed.execute("BEGIN")
+        killed.execute(unfinished.encode())
+        start = pool.submit(source.prepare)
+        waits = f"SELECT FROM pg_stat_activity WHERE query LIKE '%PUBLICATION%{name}%' AND wait_event_type = 'Lock'"
+        wait_for(lambda: database.ask(waits) or start.done())
+        killed.execute("COMMIT")
+        start.result()
+    assert published(database) == ["t", "u"]
+
+
 def test_captured_tables_that_are_all_away_are_no_reason_to_end(database: Database):
     """The first start says that there are none; later on the changes say that they are gone."""
     database.run("CREATE TABLE t(id int PRIMARY KEY)")
