@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
-from runnel.testing import Crashed
 from tests.unit.broker.transactions.stage import Stage, TransactionalProducer
 
 Step = tuple[Api, Callable[[TransactionalProducer], dict[str, Any]], int]  # a request: its body and version
@@ -89,18 +87,6 @@ def lived(generation: int, *, committed: bool, crash_at: int) -> Stage:
         stage.lose_power(crash_at)
     stage.quiet()
     return stage
-
-
-@pytest.fixture(autouse=True)
-def _threads_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the log end with the machine."""
-    hook = threading.excepthook
-
-    def note(end: threading.ExceptHookArgs) -> None:
-        if not issubclass(end.exc_type, Crashed):
-            hook(end)
-
-    monkeypatch.setattr(threading, "excepthook", note)
 
 
 @pytest.mark.parametrize("committed", [True, False])
