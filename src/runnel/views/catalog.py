@@ -161,8 +161,10 @@ class Catalog:
 
     def first_to_keep(self, kept: Kept, rows: int, since_ms: int) -> int:
         """Where the change log may begin: at the oldest batch that is young enough and has not too much after it,
-        itself counted unless it is more than the log keeps.
+        itself counted unless it is more than the log keeps. Without rows it keeps nothing.
         """
+        if not rows:
+            return kept.next_position
         found = self._run(
             f"SELECT first_position FROM {self._commits} "
             "WHERE view = {1} AND log_rows_before + CASE WHEN log_rows > {2} THEN log_rows ELSE 0 END >= {3} "

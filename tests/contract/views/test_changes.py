@@ -212,6 +212,16 @@ def test_a_view_that_keeps_no_changes_logs_none(open_at):
         assert writer.trim() == 0
 
 
+def test_a_view_that_keeps_no_changes_any_more_trims_all_of_them(open_at):
+    with claimed(open_at()) as writer:
+        writer.apply(seen(("a", 1)), marker(0))
+        writer.apply(seen(("b", 1), ("c", 1)), marker(1))
+    store = open_at(keep=Keep(rows=0))
+    with claimed(store) as writer:
+        assert writer.trim() == 3
+    assert told(store, 3) == []
+
+
 def test_other_tools_can_read_the_log(store, place):
     with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
