@@ -119,14 +119,14 @@ def _counted_from_zero(schema: Any) -> Any:
         return {"type": "union", **dict(enumerate(map(_counted_from_zero, schema)))}
     if not isinstance(schema, dict):
         return schema
-    counted = {name: _counted_from_zero(each) if name in INSIDE else each for name, each in schema.items()}
+    numbered = {name: _counted_from_zero(each) if name in INSIDE else each for name, each in schema.items()}
     if "fields" in schema:
-        counted["fields"] = [_counted_from_zero(each) for each in schema["fields"]]
+        numbered["fields"] = [_counted_from_zero(each) for each in schema["fields"]]
     if NAMED in schema:
-        counted[NAMED] = {name: _counted_from_zero(each) for name, each in schema[NAMED].items()}
+        numbered[NAMED] = {name: _counted_from_zero(each) for name, each in schema[NAMED].items()}
     if schema.get("type") == "enum":
-        counted["symbols"] = dict(enumerate(schema["symbols"]))
-    return counted
+        numbered["symbols"] = dict(enumerate(schema["symbols"]))
+    return numbered
 
 
 def _reason(error: Exception) -> str:
