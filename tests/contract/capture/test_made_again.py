@@ -117,3 +117,30 @@ def test_while_the_capture_is_stopped(broker, database, name, table, is_noticed)
         wait_until(lambda: f"main.{table}" in capture.state.tables)
         still(capture, database.source(name))
     assert_same(broker, name, database, table)
+
+
+def test_without_a_row_when_its_end_was_not_read_before(broker, database, name, table):
+    """It is known as it is there, and not from its first row on."""
+    source = database.source(name)
+    with running(capture_of(name, source, broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute(*FIRST[table])
+        caught_up(capture, database.source(name))
+    database.execute(f"DROP TABLE {table}")
+    database.source(name).prepare()  # and dies
+    assert is_end_logged(database, name)
+    database.execute(MADE[table])
+    with running(capture_of(name, database.source(name), broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        still(capture, database.source(name))
+        assert f"main.{table}" in capture.state.tables
+        database.execute(*OTHERS[table])
+        still(capture, database.source(name))
+    assert_same(broker, name, database, table)
+
+
+def test_an_empty_one_that_comes_while_it_runs_is_known(broker, database, name, table):
+    with running(capture_of(name, database.source(name), broker.bootstrap)) as capture:
+        wait_until(capture.is_streaming.is_set)
+        database.execute("CREATE TABLE other (id INTEGER PRIMARY KEY)")
+        wait_until(lambda: "main.other" in capture.state.tables)

@@ -251,6 +251,8 @@ class SqliteChanges:
         if self._shown.get(table.id.name) != number:
             self._shown[table.id.name] = number
             yield Redefined(table, self._micros)
+        if op == Entry.MADE:
+            return
         if op == Entry.EMPTIED:
             yield Truncated(table, self._source(line), self._micros)
             return

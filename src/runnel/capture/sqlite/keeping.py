@@ -162,7 +162,7 @@ class Keeping:
             old = by_table.get(name)
             if old is None:
                 is_told = tells_rows or (read is not None and self._ends_behind(read, name))
-                self._capture(shape, [Entry.CREATE] if is_told else [])
+                self._capture(shape, [Entry.MADE, Entry.CREATE] if is_told else [])
             elif kept[old] != shape or not self._has_first_word(old, shape):
                 self._capture_again(old, kept[old], shape)
 
@@ -209,7 +209,8 @@ class Keeping:
         for statement in triggers.create():
             execute(statement)
         for entry in entries:
-            execute(triggers.log_mark(entry) if entry is Entry.EMPTIED else triggers.log_all(entry, where))
+            is_mark = entry in (Entry.EMPTIED, Entry.MADE)
+            execute(triggers.log_mark(entry) if is_mark else triggers.log_all(entry, where))
 
     def _leave(self, number: int, shape: Shape) -> None:
         """A table that is not chosen any more, or not there."""

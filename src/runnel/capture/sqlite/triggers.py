@@ -35,6 +35,7 @@ class Entry(IntEnum):
     AS_IT_IS = 5  # a row that may have changed unseen, as when its table got a column
     EMPTIED = 6  # what was told of the table's rows does not hold any more
     GONE = 7  # the table is not there any more
+    MADE = 8  # it is, with these columns, whether it has rows or not
 
 
 def log_columns(count: int) -> str:
