@@ -55,6 +55,9 @@ prepare_session("local[2]")
 (java,) = {os.getpgid(each) for each in below(os.getpid())} - {os.getpgid(each) for each in named("forker")}
 spark = spark_session("test", master="local[2]")
 print("the same", spark.sparkContext._gateway.proc.pid == java)
+compilers = [each for each in Path(f"/proc/{java}/task").iterdir() if "Compiler" in (each / "comm").read_text()]
+how_nice = {(each / "comm").read_text()[:2]: os.getpriority(os.PRIO_PROCESS, int(each.name)) for each in compilers}
+print("compilers", *sorted(how_nice.items()))
 run(spark)
 print("forks", *sorted({shown(each) for each in named("runnel.pipeline.forker")} - {"python_streamin"}))  # it has ended
 (forker,) = [each for each in named("runnel.pipeline.forker") if shown(each) == "python"]
@@ -68,7 +71,8 @@ spark.stop()
 
 @pytest.mark.servers
 def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possible():
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    others = ("PYSPARK_PYTHON", "SPARK_SUBMIT_OPTS")  # by which tests have one compiler
+    environment = {name: value for name, value in os.environ.items() if name not in others}
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=environment,
@@ -78,6 +82,7 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
     )
     assert told.stdout.splitlines() == [
         "the same True",
+        "compilers ('C1', 0) ('C2', 10)",
         "forks create_data_sou plan_data_sourc python worker",
         "forks without it",
     ], told.stderr
@@ -92,6 +97,7 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
         ("C1MaxInlineLevel", "3"),
         ("SegmentedCodeCache", "false"),
         ("MarkSweepDeadRatio", "0"),
+        ("UseDynamicNumberOfCompilerThreads", "false"),
     ],
 )
 def test_java_knows_what_it_is_told_about_its_memory(flag, value):

@@ -25,6 +25,7 @@ from runnel.errors import RunnelError
 from runnel.pipeline import forks
 from runnel.pipeline.cache_directory import cache_directory
 from runnel.pipeline.class_archive import ClassArchive
+from runnel.pipeline.compilers import let_batches_go_first
 from runnel.pipeline.errors import InvalidMaster, SparkDidNotStart
 from runnel.pipeline.java import find_java, major
 from runnel.pipeline.java_process import own_interrupt, start_ahead, start_java
@@ -40,7 +41,11 @@ FEW_CORES = 4
 # compiler: two thirds of all code, and most of it for methods that a batch calls a few times. Now it copies only those
 # that are no longer than a call; the second compiler does as it did, and its code takes the place of the first one's.
 # And a start does not stop to collect classes, of which it needs all.
-LONG_LIVED = "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
+# All threads of the compilers are there from the start: see `compilers.py`.
+LONG_LIVED = (
+    "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
+    " -XX:-UseDynamicNumberOfCompilerThreads"
+)
 # Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
 # a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
 # taken for long-lived. So is what has survived fifteen collections of the new: of small batches, in this room, five
@@ -226,10 +231,17 @@ def _built(name: str, master: str, partitions: int | None, settings: dict[str, s
     start_java(chosen)
     with own_interrupt():
         spark = builder.getOrCreate()
+    if _has_few_cores():
+        let_batches_go_first(_process_of(spark))
     spare_search(spark)
     spare_chmods(spark, cache_directory())
     forget_sources(spark)
     return spark
+
+
+def _process_of(spark: SparkSession) -> int:
+    assert spark._jvm is not None
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
 
 
 def _all_settings(master: str, partitions: int | None, settings: dict[str, str], options: str) -> dict[str, str]:
