@@ -127,6 +127,7 @@ def test_a_resource_that_is_named_twice_is_answered_twice(bootstrap, topic):
         answer = cluster.ask(node, Api.DESCRIBE_CONFIGS, {"resources": [resource, resource]}, "asking twice")
     assert [each["resource_name"] for each in answer["results"]] == [topic, topic]
     assert answer["results"][0]["configs"] == answer["results"][1]["configs"]
+    assert [each["error_message"] for each in answer["results"]] == ["", ""]  # and not nothing at all
 
 
 def test_configs_are_set_when_a_topic_is_created(admin, name):

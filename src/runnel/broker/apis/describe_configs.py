@@ -36,7 +36,7 @@ async def handle(node: Node, request: Request) -> Body:
 
 async def _result(node: Node, request: Request, resource: dict[str, Any]) -> dict[str, Any]:
     wanted = set(resource["configuration_keys"] or ())
-    code, message, configs = ErrorCode.NONE, None, []
+    code, message, configs = ErrorCode.NONE, "", []
     try:
         found = await _fields(node, request, kind_of(resource["resource_type"]), resource["resource_name"])
         configs = [config for config in found if not wanted or config["name"] in wanted]
