@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ from runnel.client import (
     UnknownPartition,
     Unreachable,
 )
+from runnel.client.connection import LOGGER
 from runnel.errors import Closed, RunnelError
 
 
@@ -55,6 +57,15 @@ def test_a_key_always_has_the_same_partition_and_it_is_the_one_of_the_java_clien
     expected = [(murmur2(key) & 0x7FFFFFFF) % 3 for key in keys]
     assert set(expected) == {0, 1, 2}
     assert [producer.produce(wide, b"", key=key).partition for key in keys] == expected
+
+
+def test_the_first_record_waits_for_no_id_of_its_producer(bootstrap, topic, caplog):
+    """librdkafka has asked for it when the first record is handed in: it would do so half a second later by itself."""
+    caplog.set_level(logging.DEBUG, LOGGER.name)
+    with Producer(bootstrap, settings={"debug": "eos,topic"}) as producer:
+        producer.produce(topic, b"a")
+    asked = caplog.text.index("Acquiring ProducerId")
+    assert asked < caplog.text.index(f"New local topic: {topic}")
 
 
 def test_futures_give_tokens_in_the_order_of_submission(producer, bootstrap, topic):

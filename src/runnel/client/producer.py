@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
@@ -36,6 +37,7 @@ Report = Callable[[KafkaError | None, Message], None]
 
 QUEUE_KIB = 64 * 1024
 POLL_SECONDS = 0.05
+LOOKS_AGAIN = 0.5  # seconds
 GRACE_SECONDS = 5.0  # librdkafka looks for records that are too old once a second
 DEFAULTS = {
     "enable.idempotence": True,
@@ -125,11 +127,15 @@ class Producer:
     # --- inside
 
     def _meet(self) -> None:
-        # A librdkafka that is asked to write before it has met a broker waits 500 ms before it looks for one again.
         try:
             self._producer.list_topics(timeout=self._connection.timeout)
         except KafkaException as error:
             raise self._error(error.args[0], "", None) from None
+        # Whoever is asked first is known by the address that was given, and left as soon as it has said who the brokers
+        # are. Asked again, librdkafka meets one of those, and gets its producer's id. By itself it would look for one
+        # when LOOKS_AGAIN has passed, and no record leaves before.
+        with suppress(KafkaException):
+            self._producer.list_topics(timeout=LOOKS_AGAIN)
 
     def _hand_in(self, topic: str, value: bytes | None, report: Report, about: About) -> None:
         if self._closed:
