@@ -167,6 +167,7 @@ class Stage:
                 "group.id": "unused",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,  # the end of a partition is told by an empty answer
                 "log_level": 0,
             }
         )

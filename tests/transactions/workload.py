@@ -464,6 +464,7 @@ def read_whole(
             "group.id": "end",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,  # the end of a partition is told by an empty answer
             "auto.offset.reset": "error",
             "isolation.level": isolation,
             **RECONNECT,

@@ -95,7 +95,7 @@ def wait_until(condition: Any, what: str = "it") -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def caught_up(capture: Capture, source: Source) -> None:

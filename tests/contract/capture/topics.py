@@ -27,7 +27,8 @@ class Seen(NamedTuple):
 def committed(bootstrap: str, prefix: str) -> dict[str, list[Seen]]:
     """The records of each topic whose name begins so, partition by partition."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": "read_committed"}
-    consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
+    at_the_end = {"enable.partition.eof": True, "fetch.wait.max.ms": 50}  # which an empty answer tells
+    consumer = Consumer({**settings, **at_the_end, "enable.auto.commit": False})
     try:
         topics = consumer.list_topics(timeout=30).topics
         places = [TopicPartition(name, number, 0) for name, each in topics.items() for number in each.partitions
@@ -36,7 +37,7 @@ def committed(bootstrap: str, prefix: str) -> dict[str, list[Seen]]:
         consumer.assign(places)
         left = {(place.topic, place.partition) for place in places}
         while left:
-            for message in consumer.consume(1_000, 0.2):
+            for message in consumer.consume(1_000, 0.05):
                 error = message.error()
                 if error is not None:
                     assert error.code() == KafkaError._PARTITION_EOF, error
