@@ -121,6 +121,27 @@ def test_without_our_judging_spark_drops_rows_and_those_at_its_watermark_among_t
         assert lost[name] % 3 == 0, "all of a batch, and so the one at the watermark"
 
 
+def test_the_time_of_a_stream_may_have_a_dot_in_its_name(tmp_path, spark):
+    app = App("lateness")
+    schema = "`event.at` timestamp, n int"
+    clicks = app.stream("clicks", schema=schema, time="event.at", late="1 second", idle=None)
+    mended = app.stream(clicks, key="n", time="event.at", late="1 second", idle=None)(with_the_same_rows)
+    app.view(mended, key="n", name="seen")(with_the_same_rows)
+    with Broker() as broker:
+        scene = Scene(broker, spark, tmp_path / "data")
+        scene.make("clicks", partitions=1)
+        for number, second in enumerate((9, 3)):
+            with Producer(broker.bootstrap) as producer:
+                producer.produce("clicks", b'{"n": %d, "event.at": "2026-01-01T00:00:0%dZ"}' % (number, second))
+            scene.run(app)
+        assert [row["n"] for row in scene.rows("seen")] == [0]
+        assert [row["n"] for row in scene.values("with_the_same_rows.late")] == [1]
+
+
+def with_the_same_rows(rows):
+    return rows
+
+
 def test_a_record_as_large_as_its_topic_takes_is_put_aside_with_what_is_said_of_it(tmp_path, spark):
     large = random.Random(1).randbytes(1_048_400)  # of 1,048,588 that a batch may have, and nothing to compress
     with Broker() as broker:

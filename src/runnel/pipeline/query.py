@@ -33,6 +33,7 @@ from runnel.graph.inputs import Input, taken_by_metadata
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
+from runnel.graph.types import quoted
 from runnel.graph.view import View
 from runnel.pipeline.batch import Batch, Step, Totals, run
 from runnel.pipeline.checkpoint import Checkpoint
@@ -412,7 +413,7 @@ def _read(spark: SparkSession, spec: Spec) -> DataFrame:
     frame = spark.readStream.format(FORMAT).option(OPTION, spec.to_text()).load()
     if spec.time is None:
         return frame
-    marked = frame.withWatermark(spec.time.column, f"{spec.time.late + HELD_BACK} milliseconds")
+    marked = frame.withWatermark(quoted(spec.time.column), f"{spec.time.late + HELD_BACK} milliseconds")
     return marked.where(F.when(F.spark_partition_id() >= 0, ~F.col(BEAT))).drop(BEAT)
 
 
