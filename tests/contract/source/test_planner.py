@@ -184,6 +184,20 @@ def test_a_topic_that_was_made_again_is_noticed(bench, bootstrap, make_topic):
         source.planner.next(end)
 
 
+@pytest.mark.parametrize("records", [0, 2])
+def test_a_topic_that_was_made_again_and_ends_earlier_is_told_as_that(bench, bootstrap, make_topic, records):
+    topic = make_topic(1)
+    fill(bootstrap, topic, 0, 3)
+    source = bench(topic)
+    _, end = source.read()
+    with Admin(bootstrap) as admin:
+        admin.delete(topic)
+        admin.create(topic, partitions=1)
+    fill(bootstrap, topic, 0, records)
+    with pytest.raises(TopicReplaced, match="was deleted and created again"):  # and not as one that lost its end
+        source.planner.next(end)
+
+
 def test_a_run_until_it_has_caught_up_takes_nothing_that_comes_later(bench, bootstrap, make_topic):
     topic = make_topic(1)
     fill(bootstrap, topic, 0, 3)

@@ -282,10 +282,15 @@ class Planner:
             )
 
     def _check_end(self, start: Offsets, latest: Offsets) -> None:
-        """What was read must not lie behind the end; asked twice, since a leader may just have moved."""
+        """What was read must not lie behind the end; asked twice, since a leader may just have moved. A topic that was
+        made again since the last look ends elsewhere, too, and is told as that.
+        """
         lost = [place for place, at in latest.next.items() if at < start.next.get(place, 0)]
         if lost:
             self._cluster.forget()
+            self._looked = float("-inf")
+            self._look()
+            self._check_ids(start, replace(latest, ids=self._ids()))
         for place, at in positions.latest(self._cluster, lost).items():
             if at < start.next[place]:
                 raise EndLost(self._spec.query, _named(place), at, start.next[place])
