@@ -8,7 +8,7 @@ import pytest
 
 from runnel import Reading
 from runnel.client import Admin, Producer
-from runnel.client.errors import TopicReplaced
+from runnel.client.errors import TopicReplaced, UnknownPartition
 from runnel.pipeline.source import planner
 from runnel.pipeline.source.followed import Followed
 from tests.filling import AT_ONCE
@@ -75,6 +75,15 @@ def test_a_start_at_offsets(bench, bootstrap, make_topic):
     fill(bootstrap, topic, 1, 5, first=5)
     rows, _ = bench(topic, read=Reading(start={0: 4})).read()
     assert names(rows) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_start_at_offsets_of_partitions_that_are_not_there(bench, bootstrap, make_topic):
+    topic = make_topic(2)
+    fill(bootstrap, topic, 0, 3)
+    with pytest.raises(UnknownPartition, match="has no partition 2") as refused:
+        bench(topic, read=Reading(start={0: 1, 2: 0})).read()
+    assert refused.value.hint == "its partitions are 0 to 1"
+    assert names(bench(topic, read=Reading(start={0: 1, 2: 0}, topics=topic)).read()[0]) == [1, 2]
 
 
 def test_a_batch_has_no_more_rows_than_declared_and_the_partitions_stay_side_by_side(bench, bootstrap, make_topic):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from uuid import UUID
 from runnel.client import positions
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
-from runnel.client.errors import OffsetsGone, TopicReplaced, UnknownTopic
+from runnel.client.errors import OffsetsGone, TopicReplaced, UnknownPartition, UnknownTopic
 from runnel.client.fetch import Fetcher
 from runnel.client.metadata import Place, Topic
 from runnel.durable import durable
@@ -93,6 +93,7 @@ class Planner:
         start = self._spec.reading.start
         places = self._places()
         if not isinstance(start, str):
+            self._check_named(start)
             earliest = positions.earliest(self._cluster, places)
             wanted = {place: start.get(place[1], earliest[place]) for place in places}
             positions.checked(self._cluster, wanted)
@@ -109,6 +110,17 @@ class Planner:
                 wanted = dict.fromkeys(places, at.number)
                 positions.checked(self._cluster, wanted)
                 return wanted
+
+    def _check_named(self, start: Mapping[int, int]) -> None:
+        """UnknownPartition, if it names one that no topic has: nobody would begin there. Topics of a pattern may have
+        as many as they like, and more topics may come.
+        """
+        if self._spec.reading.topics is not None:
+            return
+        count = len(self._places())
+        for partition in sorted(start):
+            if partition >= count:
+                raise UnknownPartition(self._spec.topic, partition, count)
 
     # --- how far it goes
 
