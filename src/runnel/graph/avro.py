@@ -18,12 +18,12 @@ SIMPLE = {
     "bytes": "binary",
     "string": "string",
 }
-LOGICAL = {
-    "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "timestamp_ntz",
-    "local-timestamp-micros": "timestamp_ntz",
+LOGICAL = {  # and the type that each is written as; where it is another one, Avro says that the logical type is none
+    "date": ("int", "date"),
+    "timestamp-millis": ("long", "timestamp"),
+    "timestamp-micros": ("long", "timestamp"),
+    "local-timestamp-millis": ("long", "timestamp_ntz"),
+    "local-timestamp-micros": ("long", "timestamp_ntz"),
 }
 
 
@@ -96,8 +96,8 @@ class _Reader:
             case "bytes" if schema.get("logicalType") == "decimal":
                 return _decimal(schema)
             case kind:
-                logical = LOGICAL.get(schema.get("logicalType", ""))
-                return Simple(logical) if logical else self._one(kind)
+                written, logical = LOGICAL.get(schema.get("logicalType", ""), (None, ""))
+                return Simple(logical) if kind == written else self._one(kind)
 
     def _enum(self, schema: dict[str, Any]) -> Type:
         name = self._name_of(schema)

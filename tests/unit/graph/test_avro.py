@@ -22,6 +22,9 @@ def record(*fields, name="Click"):
             Field("a", Simple("timestamp_ntz"), nullable=False),
         ),
         ({"type": "int", "logicalType": "date"}, Field("a", Simple("date"), nullable=False)),
+        ({"type": "int", "logicalType": "timestamp-millis"}, Field("a", Simple("int"), nullable=False)),
+        ({"type": "long", "logicalType": "date"}, Field("a", Simple("bigint"), nullable=False)),
+        ({"type": "string", "logicalType": "date"}, Field("a", Simple("string"), nullable=False)),
         ({"type": "string", "logicalType": "uuid"}, Field("a", Simple("string"), nullable=False)),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
