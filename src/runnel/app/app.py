@@ -266,9 +266,10 @@ def _writing(where: str, given: object, inputs: tuple[Input, ...]) -> Writing:
 
 
 def _check_table(where: str, columns: Columns, reading: Reading) -> None:
-    if columns.find(CHANGE) is not None:
-        hint = f"call it something else: {CHANGE} says what became of a row, where a body asks for changes"
-        raise InvalidDeclaration(where, "schema", f"has a column {CHANGE}", hint=hint)
+    for name in columns.names:
+        if name.lower() == CHANGE:  # Spark does not tell names apart by their case
+            hint = f"call it something else: {CHANGE} says what became of a row, where a body asks for changes"
+            raise InvalidDeclaration(where, "schema", f"has a column {name}", hint=hint)
     if reading.start != EARLIEST:
         hint = "leave it out: the latest row of a key may be its first one"
         raise InvalidDeclaration(where, "read.start", f"is {reading.start!r}, and a table is read whole", hint=hint)

@@ -167,9 +167,10 @@ def test_a_table_is_read_whole(app):
     )
 
 
-def test_a_table_has_no_column_that_says_what_became_of_a_row(app):
-    assert refused(lambda: app.table("customers", key="id", schema="id long, _change string")) == (
-        'table "customers": schema has a column _change '
+@pytest.mark.parametrize("column", ["_change", "_Change"])
+def test_a_table_has_no_column_that_says_what_became_of_a_row(app, column):
+    assert refused(lambda: app.table("customers", key="id", schema=f"id long, {column} string")) == (
+        f'table "customers": schema has a column {column} '
         "(call it something else: _change says what became of a row, where a body asks for changes)"
     )
 
