@@ -26,7 +26,7 @@ from runnel.graph.event_time import EventTime, event_time
 from runnel.graph.formats import Columns, columns_of
 from runnel.graph.graph import Graph
 from runnel.graph.inputs import CHANGE, Input, Readable
-from runnel.graph.names import checked_name, checked_output, key_columns
+from runnel.graph.names import check_table_name, check_together, checked_name, checked_output, key_columns
 from runnel.graph.on_error import STOP, check_on_error
 from runnel.graph.reading import Reading
 from runnel.graph.stream import Stream
@@ -146,7 +146,10 @@ class App:
                 hint = 'name the columns that tell its rows apart, such as key=["window", "page"]'
                 raise InvalidDeclaration(where, "key", "is missing", hint=hint)
             check_on_error(where, "on_error", on_error, checked)
-            view = View(checked_output(chosen, where), checked, body, key_columns(key, where), on_error)
+            checked_output(chosen, where)
+            check_table_name(chosen, where)
+            check_together(self.name, chosen, where)
+            view = View(chosen, checked, body, key_columns(key, where), on_error)
             self.graph.derive(view)
             return view
 
@@ -236,7 +239,9 @@ class App:
             _check_streams(where, checked)
             writing = _writing(where, write, checked)
             keys = None if key is None else key_columns(key, where)
-            stream = Derived(checked_output(name, where), checked, body, keys, times.checked(where, None), writing)
+            checked_output(name, where)
+            check_together(self.name, name, where)
+            stream = Derived(name, checked, body, keys, times.checked(where, None), writing)
             self.graph.derive(stream)
             return stream
 

@@ -7,7 +7,11 @@ import re
 from runnel.graph.errors import InvalidDeclaration
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")
-SIDES = (".late", ".rejected")
+SIDES = LATE, REJECTED = (".late", ".rejected")
+MARKER = "runnel.{app}.{output}.marker"
+LONGEST_TOPIC = 249  # characters; Kafka's
+LONGEST_TABLE = 63
+TAKEN_BY_STORES = ("runnel_", "sqlite_")
 
 
 def is_ours(topic: str) -> bool:
@@ -43,6 +47,26 @@ def checked_output(name: object, where: str) -> str:
                 hint="choose another name",
             )
     return found
+
+
+def check_together(app: str, output: str, where: str) -> None:
+    """The topic of an output's markers is called by both names."""
+    together, most = len(app) + len(output), LONGEST_TOPIC - len(MARKER.format(app="", output=""))
+    if together > most:
+        what = f"has {together} characters together with that of the app, and {most} is the most"
+        raise InvalidDeclaration(where, "name", what, hint="give the app or the output a shorter one")
+
+
+def check_table_name(name: str, where: str) -> None:
+    """A view is a table under its name, in any store: PostgreSQL cuts longer names off."""
+    if len(name) > LONGEST_TABLE:
+        hint = "choose a shorter one: it is the name of a table"
+        raise InvalidDeclaration(
+            where, "name", f"has {len(name)} characters, and {LONGEST_TABLE} is the most", hint=hint
+        )
+    if name.lower().startswith(TAKEN_BY_STORES):
+        what = f"begins with {' or '.join(TAKEN_BY_STORES)}, which is taken"
+        raise InvalidDeclaration(where, "name", what, hint="choose another name")
 
 
 def key_columns(key: object, where: str, argument: str = "key") -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.graph.names import MARKER
 from runnel.pipeline.checkpoint_path import checkpoint_in
 from runnel.pipeline.kafka import Kafka
 from runnel.views.opening import open_store
@@ -39,7 +40,7 @@ class Place:
 
     def marks_of(self, output: str) -> str:
         """The topic of its markers. It has one of its own: the open transaction of another would hide its last one."""
-        return f"{self.id_of(output)}.marker"
+        return MARKER.format(app=self.app, output=f"{output}{self.suffix}")
 
     def directory_of(self, output: str) -> Path:
         return self.directory / "queries" / output

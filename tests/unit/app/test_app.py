@@ -286,6 +286,38 @@ def test_names_that_no_topic_can_have(app):
     assert refused(lambda: app.stream("a/b", schema=CLICKS)).startswith('stream "a/b": topic ')
 
 
+def test_names_that_are_too_long_together_for_the_topic_of_the_markers():
+    app = App("a" * 200)
+    clicks = app.stream("clicks", schema=CLICKS)
+    app.view(clicks, key="page", name="v" * 34)(lambda frame: frame)
+
+    def orders_of_each_page_and_customer(frame):
+        return frame
+
+    app.stream(clicks)(orders_of_each_page_and_customer)
+    says = "name has 235 characters together with that of the app, and 234 is the most"
+    hint = "(give the app or the output a shorter one)"
+    assert refused(lambda: app.view(clicks, key="page", name="w" * 35)(lambda frame: frame)) == (
+        f'view "{"w" * 35}": {says} {hint}'
+    )
+    orders_of_each_page_and_customer.__name__ += "_day"
+    assert refused(lambda: app.stream(clicks)(orders_of_each_page_and_customer)).endswith(
+        f": {says.replace('235', '236')} {hint}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("v" * 64, "name has 64 characters, and 63 is the most (choose a shorter one: it is the name of a table)"),
+        ("Runnel_views", "name begins with runnel_ or sqlite_, which is taken (choose another name)"),
+        ("sqlite_pages", "name begins with runnel_ or sqlite_, which is taken (choose another name)"),
+    ],
+)
+def test_names_that_no_table_can_have(app, clicks, name, says):
+    assert refused(lambda: app.view(clicks, key="page", name=name)(lambda frame: frame)) == f'view "{name}": {says}'
+
+
 def test_a_name_that_rows_are_put_aside_under(app, clicks):
     says = refused(lambda: app.view(clicks, key="page", name="clicks.late")(lambda frame: frame))
     assert says == (
