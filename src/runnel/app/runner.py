@@ -18,12 +18,12 @@ from runnel.app.handover import Handover
 from runnel.app.observation import observation
 from runnel.app.progress import AppProgress, State
 from runnel.app.rebuilds import settle_all
-from runnel.app.trouble import Kept, QueryFailed, told_if_full
+from runnel.app.trouble import FULL, Kept, QueryFailed, told_if_full
 from runnel.app.watching import Watching
 from runnel.client import positions
 from runnel.client.cluster import PATIENCE, Cluster
-from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient
-from runnel.files import DiskFiles, make_directories
+from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient, UnusableDirectory
+from runnel.files import DiskFiles, Lock, make_directories
 from runnel.graph.alert import AlertRule
 from runnel.graph.derived import Derived
 from runnel.graph.graph import Output
@@ -113,8 +113,7 @@ class Runner:
     def _run_alone(self, when_started: Callable[[], object]) -> None:
         """As the only one with this directory."""
         running = self._running
-        make_directories(str(running.data))
-        lock = DiskFiles().lock(str(running.data / LOCK))
+        lock = _locked(running.data)
         if lock is None:
             raise DirectoryOwned(str(running.data), _owner(running.data / LOCK))
         try:
@@ -358,6 +357,18 @@ def are_few(cluster: Cluster, places: list[tuple[str, int]]) -> bool:
         return sum(ends[place] - at for place, at in positions.earliest(cluster, places).items()) <= FEW
     except RunnelError:  # such as a partition without a leader, which is waited for later
         return False
+
+
+def _locked(data: Path) -> Lock | None:
+    """None if another process has the directory, which is made where it is missing."""
+    try:
+        make_directories(str(data))
+        return DiskFiles().lock(str(data / LOCK))
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        hint = "name one that can be written by who runs the app, on a disk that is not read-only"
+        raise UnusableDirectory(str(data), f"{error.strerror}: {error.filename or data}", hint=hint) from None
 
 
 def _owner(lock: Path) -> int | None:

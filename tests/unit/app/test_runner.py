@@ -1,5 +1,7 @@
 """What is told before Spark is started. Runs with Spark stand in tests/pipeline."""
 
+from pathlib import Path
+
 import pytest
 
 from runnel import App, Broker, Writing
@@ -8,7 +10,7 @@ from runnel.app.local_broker import local_broker
 from runnel.app.runner import Runner, Running
 from runnel.client import Admin, Producer
 from runnel.client.errors import UnknownTopic, Unreachable
-from runnel.errors import DirectoryOwned, Permanent
+from runnel.errors import DirectoryOwned, Permanent, UnusableDirectory
 from runnel.files import DiskFiles
 from runnel.pipeline.errors import JavaMissing
 
@@ -33,6 +35,13 @@ def test_a_missing_topic_of_a_table(tmp_path):
     settings = {"auto.create.topics.enable": False}
     with Broker(settings=settings) as broker, pytest.raises(UnknownTopic, match="customers"):
         Runner(app, Running(broker.bootstrap, tmp_path)).run()
+
+
+@pytest.mark.parametrize("data", ["/proc/runnel", "/proc/self"])
+def test_a_directory_that_cannot_be_made_or_written(app, data):
+    with pytest.raises(UnusableDirectory, match=f"{data} cannot be used as a data directory: ") as refused:
+        Runner(app, Running("127.0.0.1:1", Path(data))).run()
+    assert refused.value.hint == "name one that can be written by who runs the app, on a disk that is not read-only"
 
 
 def test_what_is_declared_over_the_topic_of_an_output_is_not_missing(tmp_path, monkeypatch):
