@@ -26,7 +26,7 @@ from runnel.errors import DirectoryOwned, Permanent, RunnelError, Transient, Unu
 from runnel.files import DiskFiles, Lock, make_directories
 from runnel.graph.alert import AlertRule
 from runnel.graph.derived import Derived
-from runnel.graph.graph import Output
+from runnel.graph.graph import Output, sides
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
@@ -162,13 +162,28 @@ class Runner:
             for output in self._app.graph.outputs:  # what is declared over the topic of an output need not wait for it
                 if isinstance(output, Derived) and output.topic in {noun.topic for noun in declared}:
                     kafka.make_topic(output.topic, partitions=output.writing.partitions)
+            own = self._put_aside() & {noun.topic for noun in declared}
             if self._running.make_topics:
                 for noun in declared:
-                    self._make_topic(kafka, noun)
-            found = cluster.topics(noun.topic for noun in declared)
+                    if noun.topic not in own:
+                        self._make_topic(kafka, noun)
+            found = cluster.topics(noun.topic for noun in declared if noun.topic not in own)
+            for topic in sorted(own):  # what is rejected of one comes behind it
+                beside = [each for each in self._put_aside_in(topic) if each in found]
+                kafka.make_topics({topic: {}}, partitions=1, beside={topic: beside})
+                found |= cluster.topics([topic])
             is_all = len(declared) == len([each for each in inputs if isinstance(each, Stream | Table)])
             if self._running.until_caught_up and is_all and not self._app.captures:
                 self._is_brief = are_few(cluster, [place for topic in found.values() for place in topic.places])
+
+    def _put_aside(self) -> set[str]:
+        """The topics where the app's own outputs put rows aside: who reads one of them need not wait for it."""
+        return {topic for output in self._app.graph.outputs for topic in sides(output)}
+
+    def _put_aside_in(self, topic: str) -> set[str]:
+        """The topics whose rows those are, or their patterns' names."""
+        put = [sides(output).get(topic, ()) for output in self._app.graph.outputs]
+        return {noun.topic for nouns in put for noun in nouns if not isinstance(noun, View)}
 
     @staticmethod
     def _make_topic(kafka: Kafka, noun: Stream | Table) -> None:

@@ -430,6 +430,53 @@ def test_a_circle_by_a_pattern(app):
     assert app.graph.outputs == ()
 
 
+def test_late_rows_that_would_be_late_again_are_a_circle(app, clicks):
+    late = app.stream("pages.late", schema=CLICKS, time="at", late="1 second")
+
+    def pages(clicks, late):
+        return clicks.unionByName(late)
+
+    assert refused(lambda: app.view(clicks, late, key="page")(pages), Cycle).startswith(
+        "a circle of inputs: pages.late -> pages.late "
+    )
+    assert app.graph.outputs == ()
+
+
+def test_rejected_rows_that_come_back_are_a_circle(app):
+    raw = app.stream("orders", schema=CLICKS)
+    rejected = app.stream("orders.rejected", schema=Text())
+    app.view(raw, key="page", name="pages")(lambda raw: raw)
+
+    def orders(rejected):
+        return rejected
+
+    assert refused(lambda: app.stream(rejected)(orders), Cycle).startswith("a circle of inputs: orders")
+
+
+def test_what_outputs_put_aside_is_read_behind_them(app, clicks):
+    late = app.stream("pages.late", schema=CLICKS)  # without a time: no row of it is late
+    rejected = app.stream("clicks.rejected", schema=Text())
+    twice = app.stream("clicks.rejected.rejected", schema=Text())
+
+    @app.view(twice, key="value")
+    def broken_twice(frame):
+        return frame
+
+    @app.view(rejected, key="value")
+    def broken(frame):
+        return frame
+
+    @app.view(clicks, late, key="page")
+    def pages(clicks, late):
+        return clicks.unionByName(late)
+
+    @app.view(clicks, rejected, key="page")
+    def with_what_was_broken(clicks, rejected):
+        return clicks
+
+    assert app.graph.generations() == [[pages], [with_what_was_broken], [broken], [broken_twice]]
+
+
 def test_what_a_pattern_reads_of_the_app_comes_before_it(app, clicks):
     every = app.stream("orders", schema=CLICKS, read=Reading(topics=r"orders_.*"))
 

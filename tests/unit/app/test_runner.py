@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel import App, Broker, Writing
+from runnel import App, Broker, Text, Writing
 from runnel.app import runner
 from runnel.app.local_broker import local_broker
 from runnel.app.runner import Runner, Running
@@ -61,6 +61,25 @@ def test_what_is_declared_over_the_topic_of_an_output_is_not_missing(tmp_path, m
         with pytest.raises(JavaMissing):
             Runner(app, Running(broker.bootstrap, tmp_path)).run()
         assert len(admin.topic("prices").partitions) == 3
+
+
+@pytest.mark.parametrize("make_topics", [True, False])
+def test_what_outputs_put_aside_is_not_missing_and_takes_their_largest_records(tmp_path, monkeypatch, make_topics):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    app = App("shop")
+    clicks = app.stream("clicks", schema="page string, at timestamp", time="at", late="1 second")
+    app.view(clicks, key="page", name="pages")(lambda clicks: clicks)
+    for number, side in enumerate(("pages.late", "clicks.rejected", "clicks.rejected.rejected")):
+        app.view(app.stream(side, schema=Text()), key="value", name=f"side_{number}")(lambda side: side)
+    settings = {"auto.create.topics.enable": False, "num.partitions": 3}
+    with Broker(settings=settings) as broker, Admin(broker.bootstrap) as admin:
+        admin.create("clicks", partitions=2, configs={"max.message.bytes": "2000000"})
+        with pytest.raises(JavaMissing):
+            Runner(app, Running(broker.bootstrap, tmp_path, make_topics=make_topics)).run()
+        sides = ["pages.late", "clicks.rejected", "clicks.rejected.rejected"]
+        assert [len(admin.topic(side).partitions) for side in sides] == [1, 1, 1]
+        limits = {name: {each.name: each.value for each in told} for name, told in admin.configs(sides).items()}
+        assert all(int(limits[side]["max.message.bytes"]) > 2_000_000 for side in sides)
 
 
 def test_topics_that_are_missing_are_made_if_wished(tmp_path, monkeypatch):
