@@ -140,6 +140,7 @@ def test_what_is_not_written_is_not_offered(spark):
         ("1 AS id, 2 AS ID", {}, "the body returns 2 columns called id"),
         ("struct(1 AS a, 2 AS A) AS s", {}, "s has 2 columns called a"),
         ("1 AS ``", {}, "a column without a name"),
+        ("1 AS id, true AS _Runnel_beat", {}, "the body returns a column _Runnel_beat"),
         ("1 AS id", {"write": Writing(headers=("id",))}, "no column is left for the value"),
         ("1 AS id", {"write": Writing(columns=("page",))}, "write.columns names page, which the body does not return"),
         ("1 AS id, 'insert' AS _change", {}, "the body returns _change, and the stream has no key"),

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from runnel.graph.derived import Derived
 from runnel.graph.event_time import RECORD_TIME
-from runnel.graph.formats import Columns, Json
+from runnel.graph.formats import TAKEN, Columns, Json
 from runnel.graph.inputs import CHANGE
 from runnel.graph.types import TIMESTAMP, Array, Decimal, Field, Map, Simple, Struct, Type
 from runnel.pipeline.errors import InvalidBody
@@ -71,6 +71,10 @@ def written_columns(schema: StructType, stream: Derived) -> Columns:
         raise InvalidBody(
             str(stream), "no column is left for the value", hint="return one that is neither a header nor _change"
         )
+    for name in names:
+        if name.lower().startswith(TAKEN):  # who reads the stream has columns of these names beside it
+            hint = f"rename it: names that begin with {TAKEN} are taken"
+            raise InvalidBody(str(stream), f"the body returns a column {name}", hint=hint)
     fields = tuple(Field(name, _type(str(stream), name, schema[name].dataType)) for name in names)
     columns = Columns(Json(", ".join(field.ddl for field in fields)), fields)
     _check_time(stream, columns)
