@@ -8,7 +8,15 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from runnel.graph.inputs import CHANGE
 from runnel.graph.view import View
@@ -24,6 +32,11 @@ from runnel.pipeline.steps.publish import PublishAside
 from runnel.views.store import Declared, ViewWriter
 
 UPDATE, APPEND = "update", "append"
+AS_TEXT = {  # what nobody but Spark can read, and how to make something of it that others can
+    VariantType: "make it text with F.to_json(column), or take its parts with F.variant_get",
+    YearMonthIntervalType: 'cast it to what it counts, such as .cast("int") for months, or to a string',
+    CalendarIntervalType: "cast it to a string",
+}
 
 
 class ViewQuery(Query):
@@ -31,6 +44,8 @@ class ViewQuery(Query):
         super().__init__(spark, place, view, known)
         self._view = view
         self._writer: ViewWriter | None = None
+        for field in self.frame.schema:
+            check_readable(str(view), field.name, field.dataType)
         self._windows = OpenWindows.of(to_arrow_schema(self.frame.schema, timezone="UTC"))
         for column in view.key:
             if column not in self.frame.columns:
@@ -115,3 +130,18 @@ class ViewQuery(Query):
         plan = self.frame._jdf.queryExecution().analyzed()
         modes = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())
         jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, modes())
+
+
+def check_readable(view: str, path: str, kind: DataType) -> None:
+    """InvalidBody for a type of which other tools could make nothing in a store."""
+    match kind:
+        case StructType():
+            for field in kind:
+                check_readable(view, f"{path}.{field.name}", field.dataType)
+        case ArrayType():
+            check_readable(view, f"{path}[]", kind.elementType)
+        case MapType():
+            check_readable(view, f"{path}[]", kind.valueType)
+        case _ if type(kind) in AS_TEXT:
+            what = f"column {path} is of type {kind.simpleString()}, which only Spark can read"
+            raise InvalidBody(view, what, hint=AS_TEXT[type(kind)])
