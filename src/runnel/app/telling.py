@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import IO
 
 from runnel.app.alerts import Event
 from runnel.client import Producer
@@ -26,6 +30,9 @@ AGAIN_AFTER = 5.0  # seconds
 LONGEST_COMMAND = 60.0
 LAST_WORDS = 10.0  # seconds that are waited at the end for what is still to be told
 SHOWN = 500  # characters of what a command says
+KEPT = 4 * SHOWN  # bytes
+PIECE = 65_536
+A_MOMENT = 1.0  # seconds, for what was said last
 
 
 class Telling:
@@ -128,23 +135,51 @@ def _to_command(event: Event) -> bool:
     command = event.rule.command
     assert command is not None
     try:
-        done = subprocess.run(
+        running = subprocess.Popen(
             command,
             shell=True,
-            input=json.dumps(event.to_object()),
-            text=True,
-            errors="backslashreplace",  # a command may say what is no text
-            capture_output=True,
-            timeout=LONGEST_COMMAND,
-            check=False,
+            process_group=0,  # what the shell has started ends with it
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-    except subprocess.TimeoutExpired:
-        logger.warning("the command of an alert was ended after %.0f s: %s", LONGEST_COMMAND, command)
-        return True
     except OSError as error:
         logger.warning("the command of an alert could not be started: %s: %s", error.strerror, command)
         return True
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()[:SHOWN]
-        logger.warning("the command of an alert ended with exit code %d: %s: %s", done.returncode, command, said)
+    assert running.stdin is not None
+    said = [Said(pipe) for pipe in (running.stderr, running.stdout) if pipe is not None]
+    with suppress(BrokenPipeError), running.stdin as stdin:  # it need not want to know
+        stdin.write(json.dumps(event.to_object()).encode())
+    try:
+        code = running.wait(LONGEST_COMMAND)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+        logger.warning("the command of an alert was ended after %.0f s: %s", LONGEST_COMMAND, command)
+        return True
+    if code:
+        words = next(filter(None, (each.text() for each in said)), "")
+        logger.warning("the command of an alert ended with exit code %d: %s: %s", code, command, words)
     return True
+
+
+class Said(threading.Thread):
+    """Reads what a command says, and keeps the beginning: it may say very much, and what it leaves in the background
+    may go on when it has ended.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        super().__init__(name="runnel-alerts-said", daemon=True)
+        self._pipe = pipe
+        self._kept = b""
+        self.start()
+
+    def run(self) -> None:
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), PIECE):
+                self._kept = (self._kept + piece)[:KEPT] if len(self._kept) < KEPT else self._kept
+
+    def text(self) -> str:
+        """Of a command that has ended."""
+        self.join(A_MOMENT)
+        return self._kept.decode(errors="backslashreplace").strip()[:SHOWN]  # it may say what is no text

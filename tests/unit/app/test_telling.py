@@ -4,6 +4,8 @@ import json
 import logging
 import threading
 import time
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,14 @@ NOWHERE = Kafka("127.0.0.1:1", patience=1)
 
 def event(*, begins=True, **rule):
     return Event(AlertRule(Alert.rejected(), **rule), "shop", "pages", begins, "it is so", 0.5, 1_767_225_600_000)
+
+
+def is_alive(process):
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 class Away:
@@ -96,6 +106,41 @@ def test_a_command_that_hangs_is_ended_and_logged(telling, caplog, monkeypatch):
     telling.tell([event(command="exec sleep 600")])
     telling.close(patience=60)
     assert "the command of an alert was ended after 0 s: exec sleep 600" in caplog.messages
+
+
+def test_what_a_command_has_started_ends_with_it(telling, caplog, monkeypatch, tmp_path):
+    """The shell is not all of it: in a line with a pipe, or with two commands, others do the work."""
+    monkeypatch.setattr("runnel.app.telling.LONGEST_COMMAND", 0.5)
+    pid = tmp_path / "pid"
+    telling.tell([event(command=f"sh -c 'echo $$ > {pid}; exec sleep 600' | cat")])
+    telling.close(patience=60)
+    assert "was ended after" in caplog.text
+    child = int(pid.read_text())
+    deadline = time.monotonic() + 60
+    while is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(child)
+
+
+def test_a_command_that_ends_is_not_waited_for_because_of_what_it_leaves_in_the_background(telling, caplog, tmp_path):
+    gate = tmp_path / "gate"
+    telling.tell([event(command=f"(while [ ! -e {gate} ]; do sleep 0.05; done) & echo it hurts; exit 3")])
+    telling.close(patience=30)
+    gate.touch()
+    assert [message.endswith("exit 3: it hurts") for message in caplog.messages[1:]] == [True]
+
+
+def test_what_a_command_says_without_an_end_takes_no_memory(telling, caplog, monkeypatch):
+    monkeypatch.setattr("runnel.app.telling.LONGEST_COMMAND", 600)
+    tracemalloc.start()
+    try:
+        telling.tell([event(command="head -c 50000000 /dev/zero | tr '\\0' x; exit 3")])
+        telling.close(patience=60)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert caplog.messages[-1].endswith(f"exit 3: {500 * 'x'}")
+    assert most < 10_000_000
 
 
 def test_nobody_waits_for_a_command(telling, tmp_path):
