@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -22,6 +23,9 @@ from runnel.views.values import NotOfType, typed
 
 ABOUT = 100_000
 MOST = 2**63 - 1  # rows that a database can be asked for
+
+inherited: list[Database] = []
+"""Connections that were opened before this process was forked: they are its parent's, and neither used nor closed."""
 
 
 class Moment(NamedTuple):
@@ -45,6 +49,7 @@ class SqlReader:
         self._connect = connect
         self._name = name
         self._database: Database | None = None
+        self._process = os.getpid()  # that has opened it
         try:
             self.schema()
         except BaseException:
@@ -119,7 +124,10 @@ class SqlReader:
 
     def close(self) -> None:
         if self._database is not None:
-            self._database.close()
+            if self._is_own:
+                self._database.close()
+            else:
+                inherited.append(self._database)
         self._database = None
 
     def __enter__(self) -> Self:
@@ -130,6 +138,11 @@ class SqlReader:
     ) -> None:
         self.close()
 
+    @property
+    def _is_own(self) -> bool:
+        """Whether this process has opened the connection: one that is forked shares those of its parent."""
+        return self._process == os.getpid()
+
     def _check(self, kept: Kept, position: int) -> None:
         if not kept.first_position <= position <= kept.next_position:
             raise PositionOutOfRange(self._name, position, kept.first_position, kept.next_position)
@@ -137,10 +150,10 @@ class SqlReader:
     @contextmanager
     def _moment(self) -> Iterator[Moment]:
         try:
-            if self._database is not None and not self._database.is_current:
+            if self._database is not None and not (self._is_own and self._database.is_current):
                 self.close()
             if self._database is None:
-                self._database = self._connect()
+                self._database, self._process = self._connect(), os.getpid()
             with self._database.reading(self._name):
                 yield self._seen(self._database)
         except StoreUnreachable:

@@ -1,5 +1,7 @@
 """Readers that read all the while see whole batches, and hold nobody up."""
 
+import subprocess
+import sys
 import threading
 
 from tests.contract.views.clicks import claimed, marker, seen
@@ -82,3 +84,31 @@ def test_a_reader_in_the_middle_of_reading_does_not_keep_the_writer_waiting(open
             writer.apply(seen(("a", 2), ("b", 1)), marker(1))
             writer.trim()
             assert moment.rows().to_pylist() == [{"page": "a", "seen": 1}]
+
+
+FORKED = """
+import os, sys
+import runnel
+
+clicks = runnel.views(sys.argv[1])["clicks"]
+pages = [f"page-{page}" for page in range(50)]
+assert clicks.get(page="page-7")["seen"] == 7
+child = os.fork()
+for _ in range(20):
+    assert [clicks.get(page=page)["page"] for page in pages] == pages
+clicks.close()
+if child == 0:
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert len(clicks) == 50
+"""
+
+
+def test_a_process_that_is_forked_reads_and_closes_a_view_beside_its_parent(place):
+    """As the workers of a web server do that has opened the view before them."""
+    with claimed(place.store()) as writer:
+        writer.apply(seen(*((f"page-{page}", page) for page in range(PAGES))), marker(0))
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, place.address], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
