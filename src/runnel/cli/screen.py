@@ -156,7 +156,8 @@ class Screen:
 def screen(*, wanted: bool) -> Iterator[Screen]:
     """A live screen inside of the block, if it is wanted and stderr is a terminal that can show one."""
     console = Console(stderr=True)
-    if not wanted or not console.is_terminal or console.is_dumb_terminal:
+    # Rich takes a pipe for a terminal where FORCE_COLOR is set, as it is for many a job of a CI.
+    if not wanted or not os.isatty(STDERR) or not console.is_terminal or console.is_dumb_terminal:
         yield Screen(is_on=False)
         return
     with _taken(STDERR) as (terminal, said):

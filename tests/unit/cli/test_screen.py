@@ -174,9 +174,15 @@ def test_without_a_screen_all_is_written_as_it_comes(wanted, environment):
     ]
 
 
-def test_what_is_no_terminal_gets_no_screen():
+@pytest.mark.parametrize("environment", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}], ids=str)
+def test_what_is_no_terminal_gets_no_screen(environment):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(wanted=True)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM.format(wanted=True)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=os.environ | environment,
     )
     assert done.stderr.splitlines()[0] == "said by the log"
     assert "is off" in done.stderr
