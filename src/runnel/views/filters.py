@@ -103,7 +103,7 @@ def _bound(value: Any, layout: Layout, field: pa.Field, database: Database, valu
 
 
 def _ordered(by: str, layout: Layout, database: Database) -> str:
-    down = by not in layout.columns and by.startswith(DOWN)
+    down = isinstance(by, str) and by not in layout.columns and by.startswith(DOWN)
     field = field_of(by.removeprefix(DOWN) if down else by, layout)
     if is_nested(field.type):
         reason = f"{field.name} is of type {field.type}, which has no order"

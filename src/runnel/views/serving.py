@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from types import TracebackType
 from typing import Any, Self
 
@@ -148,9 +149,9 @@ class Selection:
 
     def limit(self, rows: int) -> Selection:
         """No more than so many, the first ones."""
-        if rows < 0:
-            raise InvalidFilter(self.name, f"a limit of {rows} rows", hint="give 0 or more")
-        return self._with(limit=rows)
+        if not _is_count(rows):
+            raise InvalidFilter(self.name, f"a limit of {rows} rows", hint="give a whole number, 0 or more")
+        return self._with(limit=int(rows))
 
     def arrow(self) -> pa.Table:
         with self._source as reader:
@@ -261,6 +262,11 @@ def _condition(view: str, given: object) -> Condition:
     if isinstance(value, Iterator):  # which gives its values once, and they are asked for again and again
         value = list(value)
     return Condition(column, operator, value)
+
+
+def _is_count(given: object) -> bool:
+    """Of numpy's numbers, too."""
+    return not isinstance(given, bool) and isinstance(given, Integral) and int(given) >= 0
 
 
 def _start_and_end(view: str, name: str, value: object) -> tuple[Any, Any]:

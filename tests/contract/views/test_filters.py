@@ -196,8 +196,9 @@ def test_a_wrong_column_is_told_with_those_that_are_there(store):
         with pytest.raises(UnknownColumn) as told:
             reader.rows([Condition("sen", "=", 1)])
         assert str(told.value) == "view 'clicks' has no column 'sen' (its columns are page, seen)"
-        with pytest.raises(UnknownColumn):
-            reader.rows(order=["-sen"])
+        for wrong in ("-sen", ["seen"], 1):
+            with pytest.raises(UnknownColumn):
+                reader.rows(order=[wrong])
 
 
 def test_what_has_no_order_orders_nothing(kinds):

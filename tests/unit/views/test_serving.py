@@ -146,8 +146,9 @@ def test_what_is_no_condition_is_told(counts):
         with pytest.raises(InvalidFilter, match="is no condition") as told:
             counts.where(wrong)
         assert told.value.hint == 'give a column, an operator and a value: where(("count", ">=", 10))'
-    with pytest.raises(InvalidFilter, match="a limit of -1 rows"):
-        counts.limit(-1)
+    for wrong in (-1, 2.5, "2", None, True):
+        with pytest.raises(InvalidFilter, match=f"a limit of {wrong} rows"):
+            counts.limit(wrong)
 
 
 def test_pandas_and_arrow_have_the_same_rows_with_their_types(counts):
