@@ -68,6 +68,8 @@ def examine(patient: Patient) -> Iterator[Finding]:
     has_broker = of_broker[0].mark is Mark.WELL
     try:
         yield from kept_checks(place, app, patient.data / LOCK, has_broker=has_broker)
+    except NotADirectoryError:
+        return  # which is told of the disk
     except OSError as error:
         yield wrong("data directory", f"{error.filename}: {error.strerror}", "ask as the user who runs the app")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runnel.app.finding import Finding, note, well, wrong
 from runnel.app.finding import told as told_as
-from runnel.errors import RunnelError
+from runnel.errors import FileInTheWay, RunnelError
 from runnel.pipeline.java import find_java
 from runnel.version import __version__
 
@@ -71,7 +71,9 @@ def java() -> Finding:
 def disks(data: Path) -> Iterator[Finding]:
     """Of the data directory, and where Spark puts what it needs for a while."""
     there = existing(data)
-    if not os.access(there, os.W_OK | os.X_OK):
+    if not there.is_dir():
+        yield told_as("data directory", FileInTheWay(str(data), f"{there} is a file"))
+    elif not os.access(there, os.W_OK | os.X_OK):
         yield wrong("data directory", f"{there} cannot be written", "name another by --data, or change its permissions")
     yield disk("disk", data)
     for directory in os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(","):

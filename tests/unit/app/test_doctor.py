@@ -117,6 +117,17 @@ def test_a_directory_that_others_may_not_look_into(broker, file):
         assert "ask as the user who runs the app" in [check.hint for check in each if check.mark is Mark.WRONG]
 
 
+@pytest.mark.parametrize("data", ["taken", "taken/below"])
+def test_a_file_where_the_directory_is_to_be(broker, file, tmp_path, data):
+    (tmp_path / "taken").touch()
+    every = list(examine(Patient(file, broker.bootstrap, tmp_path / data)))
+    of_directory = [each for each in every if each.what == "data directory"]
+    assert [(each.mark, each.hint) for each in of_directory] == [
+        (Mark.WRONG, "name another one, or move the file away")
+    ]
+    assert of_directory[0].found.endswith(f"{tmp_path / 'taken'} is a file")
+
+
 def test_settings_that_are_none(broker, tmp_path):
     check = found(Patient(None, broker.bootstrap, tmp_path, settings={"security.protocol": "odd"}))["broker"]
     assert check.mark is Mark.WRONG
