@@ -87,7 +87,8 @@ def read(  # noqa: PLR0913  # what people may type
     """Show the rows of a view, or what changes in it; without a name, list the views."""
     from runnel.views.serving import Views  # noqa: PLC0415  # `--help` need not wait for pyarrow
 
-    _check_options(name, watch, [("--key", key), ("--where", where), ("--order", order)], start, timeout)
+    about: list[tuple[str, object]] = [("--key", key), ("--where", where), ("--order", order), ("--limit", limit)]
+    _check_options(name, watch, about, start, timeout)
     if watch and order:
         raise typer.BadParameter("changes come in their own order.", param_hint="'--order'")
     with Views(views) as there:
@@ -106,7 +107,7 @@ def read(  # noqa: PLR0913  # what people may type
 
 
 def _check_options(
-    name: str | None, watch: bool, about: list[tuple[str, list[str] | None]], start: str | None, timeout: str | None
+    name: str | None, watch: bool, about: list[tuple[str, object]], start: str | None, timeout: str | None
 ) -> None:
     if name is None:
         for option, given in [*about, ("--watch", watch)]:

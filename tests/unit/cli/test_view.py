@@ -341,6 +341,7 @@ def test_an_address_of_no_store_is_told(runnel):
     ("arguments", "text"),
     [
         (["--where", "a=1"], "Invalid value for '--where': say of which view: runnel view NAME."),
+        (["--limit", "3"], "Invalid value for '--limit': say of which view: runnel view NAME."),
         (["--watch"], "Invalid value for '--watch': say of which view: runnel view NAME."),
         (["clicks", "--from", "3@x"], "Invalid value for '--from': it is for --watch."),
         (["clicks", "--timeout", "3s"], "Invalid value for '--timeout': it is for --watch."),
