@@ -121,8 +121,9 @@ def become(request: Request) -> NoReturn:
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:
+        if not is_let_go(error):
+            sys.excepthook(*sys.exc_info())
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -130,6 +131,14 @@ def become(request: Request) -> NoReturn:
         with suppress(OSError):
             request.connection.sendall(b"%d\n" % (code & 255))
         os._exit(code & 255)
+
+
+def is_let_go(error: BaseException) -> bool:
+    """Whether Java does not wait for this process any more: a query that is stopped while it begins takes the socket
+    away, and nobody needs to know.
+    """
+    condition = getattr(error, "getCondition", lambda: None)()
+    return condition == "CANNOT_OPEN_SOCKET" and isinstance(error.__context__, FileNotFoundError)
 
 
 def run(module: str, arguments: list[str]) -> None:

@@ -161,6 +161,13 @@ def test_what_a_fork_tells_goes_where_spark_reads_it(variables):
     assert asked.returncode == 1
 
 
+def test_a_fork_that_java_does_not_wait_for_any_more_ends_without_a_word(variables, tmp_path):
+    """A query that is stopped while it begins takes its socket away."""
+    abandoned = started(variables, "-m", PLANNER, PYTHON_WORKER_FACTORY_SOCK_PATH=str(tmp_path / "gone.sock"))
+    assert abandoned.communicate(timeout=LIMIT) == (b"", b"")
+    assert abandoned.returncode == 1
+
+
 def test_a_fork_imports_what_spark_puts_in_its_way_with_the_environment_that_spark_gives(variables, tmp_path):
     (tmp_path / "pyspark_given.py").write_text("import os; print(os.environ['GIVEN'], flush=True)\nmain = print")
     more = {"GIVEN": "to the fork", "PYTHONPATH": str(tmp_path), "PYTHON_WORKER_FACTORY_SECRET": SECRET}
