@@ -96,7 +96,7 @@ class Played:
             found.setdefault(place, Rejected(record.value, reason.decode()))
         return list(found.values())
 
-    def _told(self) -> tuple[object, ...]:
+    def _told(self) -> tuple[Mapping[str, list[Any]], Mapping[str, list[Any]]]:
         return self.views, {topic: [_without_place(each) for each in records] for topic, records in self.topics.items()}
 
     def _rows(self, records: list[Written], topic: str) -> list[dict[str, Any] | None]:
@@ -108,6 +108,27 @@ class Played:
         for place, row in zip(parsed.indices(), parsed.rows.to_pylist(), strict=True):
             rows[int(place)] = row
         return rows
+
+
+def differences(one: Played, other: Played) -> list[str]:
+    """What only one of the two told, output by output, for people."""
+    told = [_by_output(each) for each in (one, other)]
+    found = []
+    for output in sorted({*told[0], *told[1]}):
+        left, right = (each.get(output, []) for each in told)
+        if left == right:
+            continue
+        sides = [("left", left, right), ("right", right, left)]
+        alone = [f"  only on the {side}: {each}" for side, own, others in sides for each in own if each not in others]
+        found += [f"{output}:", *(alone or ["  the same in another order, or not as often"])]
+    return found
+
+
+def _by_output(played: Played) -> dict[str, list[Any]]:
+    views, topics = played._told()
+    return {f"view {name}": rows for name, rows in views.items()} | {
+        f"topic {name}": records for name, records in topics.items()
+    }
 
 
 def read(app: App, bootstrap: str, data: Path, columns: Mapping[str, Columns]) -> Played:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,14 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Of two plays, what differs: all that they hold are pages."""
+    module = sys.modules.get("runnel.testing.played")  # whoever has played has loaded it
+    if op != "==" or module is None or not all(isinstance(each, module.Played) for each in (left, right)):
+        return None
+    return ["both told the same", *module.differences(left, right)]
 
 
 @pytest.fixture(scope="session")

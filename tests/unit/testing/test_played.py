@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -63,3 +64,22 @@ def test_two_are_equal_if_they_tell_the_same_at_whatever_time_and_offset():
     assert played(told=[later]) != played(told=[later, later])
     assert played(told=[later]) != played(told=[later._replace(key=b"other")])
     assert played(counts__late=[aside(CLICK, 1)]) != played(counts__late=[aside(CLICK, 1, watermark="9")])
+
+
+def test_an_assertion_that_two_are_equal_tells_what_differs():
+    """All that they hold would be pages, and the difference somewhere in them."""
+    record, other = (Written(b"k", value, NOW, {}) for value in (CLICK, b"{}"))
+    calm = played(told=[record, record], told__late=[record, other])
+    crashed = replace(played(told=[record, other], told__late=[other, record]), views={"counts": []})
+    with pytest.raises(AssertionError) as failed:
+        assert calm == crashed
+    lines = [line.strip() for line in str(failed.value).splitlines()]
+    assert lines == [
+        "assert both told the same",
+        "topic told:",
+        "only on the right: (b'k', b'{}', {})",
+        "topic told.late:",
+        "the same in another order, or not as often",
+        "view counts:",
+        "only on the left: {'page': 'tea', 'count': 1}",
+    ]
