@@ -50,11 +50,8 @@ def run(options: Options) -> list[Figure]:
         for number in range(options.rounds + WARM_UP):
             for side, job, samples in turns if number % 2 else turns[::-1]:
                 samples.append(_sample(place, side, job, seconds, warm_up))
-    counted = [each[WARM_UP:] for each in (copies, views, peers)]
-    return [
-        *_figures("topic to topic, exactly once", counted[0], counted[2]),
-        *_figures("view", counted[1], counted[2]),
-    ]
+    copies, views, peers = (each[WARM_UP:] for each in (copies, views, peers))
+    return [*_figures("topic to topic, exactly once", copies, peers), *_figures("view", views, peers)]
 
 
 def _figures(what: str, ours: list[Sample], peer: list[Sample]) -> list[Figure]:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from runnel.pipeline.java import find_java
-from runnel.pipeline.session import HEAP, LONG_LIVED, SHORT_LIVED, java_options
+from runnel.pipeline.session import ALL_AT_ONCE, HEAP, LONG_LIVED, SHORT_LIVED, java_options
 
 
 @pytest.mark.servers
@@ -102,7 +102,7 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
 )
 def test_java_knows_what_it_is_told_about_its_memory(flag, value):
     """It would pass over what it does not know: older versions need not know all."""
-    asked = [find_java().path, *java_options(LONG_LIVED, HEAP).split(), "-XX:+PrintFlagsFinal", "-version"]
+    asked = [find_java().path, *java_options(LONG_LIVED, ALL_AT_ONCE, HEAP).split(), "-XX:+PrintFlagsFinal", "-version"]
     told = subprocess.run(asked, capture_output=True, check=True, text=True).stdout
     assert re.search(rf"\b{flag} += {value} ", told)
 

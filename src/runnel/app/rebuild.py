@@ -33,6 +33,7 @@ from runnel.counted import counted
 from runnel.errors import Permanent, Transient
 from runnel.files import DiskFiles, Lock, make_directories
 from runnel.graph.derived import Derived
+from runnel.graph.names import REBUILT
 from runnel.graph.view import View
 from runnel.pipeline.belonging import check_app
 from runnel.pipeline.body_failure import body_of
@@ -192,7 +193,7 @@ class Rebuild:
         """On what an earlier rebuild has left, if it was of the same code."""
         ship(spark, modules_of(self._app.graph.outputs))
         directory = self._rebuilds.directory
-        place = replace(self._place, directory=directory, follow=str(directory / FOLLOWED), suffix=".rebuild")
+        place = replace(self._place, directory=directory, follow=str(directory / FOLLOWED), suffix=REBUILT)
         own = place.directory_of(self._output.name)
         known = offered(self._app, self._output, spark, place)
         if not self._back and not self._is_begun(own):

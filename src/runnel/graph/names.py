@@ -9,6 +9,7 @@ from runnel.graph.errors import InvalidDeclaration
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,240}")
 SIDES = LATE, REJECTED = (".late", ".rejected")
 MARKER = "runnel.{app}.{output}.marker"
+REBUILT = ".rebuild"  # behind the name of an output whose copy is made
 LONGEST_TOPIC = 249  # characters; Kafka's
 LONGEST_TABLE = 63
 TAKEN_BY_STORES = ("runnel_", "sqlite_")
@@ -50,8 +51,8 @@ def checked_output(name: object, where: str) -> str:
 
 
 def check_together(app: str, output: str, where: str) -> None:
-    """The topic of an output's markers is called by both names."""
-    together, most = len(app) + len(output), LONGEST_TOPIC - len(MARKER.format(app="", output=""))
+    """The topic of an output's markers is called by both names, and so is that of its copy."""
+    together, most = len(app) + len(output), LONGEST_TOPIC - len(MARKER.format(app="", output=REBUILT))
     if together > most:
         what = f"has {together} characters together with that of the app, and {most} is the most"
         raise InvalidDeclaration(where, "name", what, hint="give the app or the output a shorter one")

@@ -20,7 +20,7 @@ def let_batches_go_first(java: int) -> None:
     """By the number of its process. Nothing depends on it: elsewhere than on Linux, threads have no such number."""
     if sys.platform != "linux":
         return
-    with suppress(OSError):
-        for thread in Path(f"/proc/{java}/task").iterdir():
+    for thread in Path("/proc").glob(f"{java}/task/*"):
+        with suppress(OSError):  # others end at any time
             if (thread / "comm").read_text().strip() == SECOND:
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), POLITENESS)

@@ -41,10 +41,9 @@ FEW_CORES = 4
 # compiler: two thirds of all code, and most of it for methods that a batch calls a few times. Now it copies only those
 # that are no longer than a call; the second compiler does as it did, and its code takes the place of the first one's.
 # And a start does not stop to collect classes, of which it needs all.
-# All threads of the compilers are there from the start: see `compilers.py`.
-LONG_LIVED = (
-    "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
-    " -XX:-UseDynamicNumberOfCompilerThreads"
+LONG_LIVED = "-XX:C1MaxInlineSize=6 -XX:C1MaxInlineLevel=3 -XX:-SegmentedCodeCache -XX:MetaspaceSize=64m"
+ALL_AT_ONCE = (
+    "-XX:-UseDynamicNumberOfCompilerThreads"  # so that `let_batches_go_first` finds all of a compiler's threads
 )
 # Where the heap of the serial collector begins; Spark's settings for the driver say where it ends. Java's own choice is
 # a 64th of the machine's memory, which may have too little room for what survives of a batch under way: that is then
@@ -168,7 +167,7 @@ def java_options(*more: str) -> str:
 
 def life_of(brief: bool) -> str:
     compiled = QUICKLY_COMPILED if brief else LONG_LIVED
-    return f"{compiled} {HEAP}" if _has_few_cores() else compiled
+    return f"{compiled} {ALL_AT_ONCE} {HEAP}" if _has_few_cores() else compiled
 
 
 def _has_few_cores() -> bool:

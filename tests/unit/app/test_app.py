@@ -287,7 +287,7 @@ def test_names_that_no_topic_can_have(app):
 
 
 def test_names_that_are_too_long_together_for_the_topic_of_the_markers():
-    app = App("a" * 200)
+    app = App("a" * 192)
     clicks = app.stream("clicks", schema=CLICKS)
     app.view(clicks, key="page", name="v" * 34)(lambda frame: frame)
 
@@ -295,14 +295,14 @@ def test_names_that_are_too_long_together_for_the_topic_of_the_markers():
         return frame
 
     app.stream(clicks)(orders_of_each_page_and_customer)
-    says = "name has 235 characters together with that of the app, and 234 is the most"
+    says = "name has 227 characters together with that of the app, and 226 is the most"
     hint = "(give the app or the output a shorter one)"
     assert refused(lambda: app.view(clicks, key="page", name="w" * 35)(lambda frame: frame)) == (
         f'view "{"w" * 35}": {says} {hint}'
     )
     orders_of_each_page_and_customer.__name__ += "_day"
     assert refused(lambda: app.stream(clicks)(orders_of_each_page_and_customer)).endswith(
-        f": {says.replace('235', '236')} {hint}"
+        f": {says.replace('227', '228')} {hint}"
     )
 
 
