@@ -15,6 +15,8 @@ from runnel.records import CONTROL, HEADER_SIZE, MAGIC, TRANSACTIONAL, parse_mar
 
 # Of a batch's header: base offset, length, magic, attributes, last offset delta, producer id.
 HEADER = struct.Struct(">qi4xb4xhi16xq")
+# Base offset, last offset delta, number of records.
+EXTENT = struct.Struct(">q15xi30xi")
 LENGTH_PREFIX = 12
 LOOKED_AT = CONTROL | TRANSACTIONAL
 
@@ -67,6 +69,19 @@ def visible(records: memoryview, aborted: Iterable[Aborted], start: int, end: in
     if run >= 0:
         parts.append(records[run:position])
     return Seen(tuple(parts), next_offset)
+
+
+class Extent(NamedTuple):
+    """The first and the last offset of a batch, and how many records it says to have."""
+
+    first: int
+    last: int
+    records: int
+
+
+def extent(batch: memoryview) -> Extent:
+    first, delta, records = EXTENT.unpack_from(batch)
+    return Extent(first, first + delta, records)
 
 
 def each_batch(part: memoryview) -> Iterator[memoryview]:

@@ -12,7 +12,7 @@ move and connections that end are followed; if nothing moves on for the cluster'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -81,7 +81,7 @@ class _Reading:
         self._end = end
         self._topic_id = topic_id
         self._most = fetch_bytes
-        self._next_bytes = min(FIRST_BYTES, fetch_bytes, (end - start) * GUESSED_BYTES + SPARE_BYTES)
+        self._next_bytes = min(fetch_bytes, bytes_for(end - start))
         self._longest_wait = min(LONGEST_WAIT, round(cluster.timeout * 250))  # less than its answer may take
         self._wire: Wire | None = None
         self._at: Address = ("", 0)
@@ -161,21 +161,9 @@ class _Reading:
 
     def _request(self, leader: Leader) -> Message:
         topic, number = self._place
-        partition = {
-            "partition": number,
-            "current_leader_epoch": leader.epoch,
-            "fetch_offset": self._position,
-            "partition_max_bytes": self._next_bytes,
-        }
-        return {
-            "replica_id": -1,
-            "max_wait": self._longest_wait,
-            "min_bytes": 1,
-            "max_bytes": self._next_bytes,
-            "isolation_level": READ_COMMITTED,
-            "topics": [{"topic": topic, "topic_id": self._topic_id, "partitions": [partition]}],
-            "forgotten_topics_data": (),
-        }
+        partition = partition_asked(number, leader.epoch, self._position, self._next_bytes)
+        asked = [{"topic": topic, "topic_id": self._topic_id, "partitions": [partition]}]
+        return fetch_request(asked, max_bytes=self._next_bytes, max_wait=self._longest_wait)
 
     # --- what came
 
@@ -199,9 +187,8 @@ class _Reading:
 
     def _seen(self, told: Message) -> Seen:
         records: memoryview = told["records"] or memoryview(b"")
-        aborted = [Aborted(each["producer_id"], each["first_offset"]) for each in told["aborted_transactions"] or ()]
         try:
-            seen = visible(records, aborted, self._position, self._end)
+            seen = seen_in(told, self._position, self._end)
         except CorruptBatch as error:
             raise Refused(self._doing, f"the answer of {self._at[0]}:{self._at[1]} has {error.what}") from None
         if seen.next_offset > self._position:
@@ -231,3 +218,36 @@ class _Reading:
             raise Refused(self._doing, f"a batch of more than {self._next_bytes:,} bytes")
         self._next_bytes = min(LARGEST_ANSWER // 2, 4 * self._next_bytes)
         raise Again(Busy(self._doing, "a large batch"))
+
+
+def fetch_request(topics: Sequence[Message], *, max_bytes: int, max_wait: int) -> Message:
+    """For committed records; `max_wait` is in milliseconds."""
+    return {
+        "replica_id": -1,
+        "max_wait": max_wait,
+        "min_bytes": 1,
+        "max_bytes": max_bytes,
+        "isolation_level": READ_COMMITTED,
+        "topics": topics,
+        "forgotten_topics_data": (),
+    }
+
+
+def partition_asked(number: int, leader_epoch: int, offset: int, max_bytes: int) -> Message:
+    return {
+        "partition": number,
+        "current_leader_epoch": leader_epoch,
+        "fetch_offset": offset,
+        "partition_max_bytes": max_bytes,
+    }
+
+
+def bytes_for(records: int) -> int:
+    """To be asked for at first, when nobody knows how large they are."""
+    return min(FIRST_BYTES, records * GUESSED_BYTES + SPARE_BYTES)
+
+
+def seen_in(told: Message, start: int, end: int) -> Seen:
+    """What an answer's part about a partition shows of a range."""
+    aborted = [Aborted(each["producer_id"], each["first_offset"]) for each in told["aborted_transactions"] or ()]
+    return visible(told["records"] or memoryview(b""), aborted, start, end)

@@ -15,8 +15,9 @@ from runnel.pipeline.source.aside import Aside, directory_of, read_aside
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Offsets, ranges
 from runnel.pipeline.source.planner import Planner
-from runnel.pipeline.source.rows import Rows
+from runnel.pipeline.source.reader import shared_out
 from runnel.pipeline.source.spec import Spec
+from runnel.pipeline.tables.changes import rows_of_all
 
 LIMIT = 120.0
 BATCH = Moment(3, 1_800_000_000_000, 0)
@@ -59,7 +60,8 @@ class Bench:
         """The rows of the next batch, in the order of the partitions, and where it ends."""
         first = start or self.planner.first()
         end = self.planner.next(first)
-        batches = [batch for each in ranges(first, end) for batch in Rows(self.spec, self.cluster, each, moment)]
+        tasks = shared_out(ranges(first, end))
+        batches = [batch for each in tasks for batch in rows_of_all(self.spec, self.cluster, each, moment)]
         return (pa.Table.from_batches(batches).to_pylist() if batches else []), end
 
     def aside(self, start: Offsets, end: Offsets, moment: Moment = BATCH) -> list[Aside]:

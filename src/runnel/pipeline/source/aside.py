@@ -1,8 +1,9 @@
 """Rows that were put aside: late ones and rejected ones, as they came, in a file for each partition and batch.
 
-The source's task writes it when it has read its range to the end, under a temporary name first. A repeat of the batch
-writes the same. The batch's own transaction publishes the rows, so nothing here has an effect that could come twice,
-and nothing need be synced: what is lost with the machine is made again by the repeat.
+The source's task writes it when it has read its range to the end, under a temporary name first; for small ranges that
+were read at once, and of which nothing is put aside, there is one file with their counts. A repeat of the batch writes
+the same. The batch's own transaction publishes the rows, so nothing here has an effect that could come twice, and
+nothing need be synced: what is lost with the machine is made again by the repeat.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ class Aside(NamedTuple):
         return self._count(REJECTED)
 
     def _count(self, kind: str) -> int:
-        return int(pc.sum(pc.equal(self.rows["kind"], kind)).as_py() or 0)
+        return int(pc.sum(pc.equal(self.rows["kind"], kind)).as_py()) if self.rows.num_rows else 0
 
 
 def directory_of(root: Path, batch: int) -> Path:
@@ -76,19 +77,27 @@ def write(
     directory.mkdir(parents=True, exist_ok=True)
     table = pa.concat_tables(rows) if rows else SCHEMA.empty_table()
     table = table.replace_schema_metadata({IN_TIME: str(in_time).encode(), GONE: json.dumps(list(gone)).encode()})
-    path = path_of(directory, number, read)
-    temporary = path.with_name(f"{os.getpid()}-{uuid.uuid4().hex}")
+    temporary = _temporary(directory)
     with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     with durable("source.aside"):
-        temporary.replace(path)
+        temporary.replace(path_of(directory, number, read))
+
+
+def write_counts(directory: Path, number: int, in_time: Mapping[Range, int]) -> None:
+    """Of ranges that were read at once: how many rows of each went on, which are all."""
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(directory)
+    temporary.write_text(json.dumps({_name_of(number, read): count for read, count in in_time.items()}))
+    with durable("source.aside"):
+        temporary.replace(_counts_path(directory, number))
 
 
 def read_aside(directory: Path, number: int, read: Range) -> Aside | None:
     """None if no task has read this range to its end, or a power cut has left half of what it wrote."""
     path = path_of(directory, number, read)
     if not path.exists():
-        return None
+        return _read_counts(directory, number, read)
     try:
         with pa.OSFile(str(path), "rb") as file:
             table = pa.ipc.open_stream(file).read_all()
@@ -113,6 +122,27 @@ def forget_after(root: Path, batch: int) -> None:
 
 
 def path_of(directory: Path, number: int, read: Range) -> Path:
+    return directory / f"{_name_of(number, read)}.arrow"
+
+
+def _name_of(number: int, read: Range) -> str:
     """The name of a topic alone may be nearly as long as that of a file may be: of such a one, its digest."""
     name = read.name if len(read.name) <= LONGEST else hashlib.sha256(read.name.encode()).hexdigest()
-    return directory / f"{number}-{name}-{read.start}-{read.end}.arrow"
+    return f"{number}-{name}-{read.start}-{read.end}"
+
+
+def _counts_path(directory: Path, number: int) -> Path:
+    return directory / f"{number}.json"
+
+
+def _read_counts(directory: Path, number: int, read: Range) -> Aside | None:
+    try:
+        told = json.loads(_counts_path(directory, number).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    count = told.get(_name_of(number, read))
+    return None if count is None else Aside(count, SCHEMA.empty_table())
+
+
+def _temporary(directory: Path) -> Path:
+    return directory / f"{os.getpid()}-{uuid.uuid4().hex}"

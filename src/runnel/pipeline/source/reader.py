@@ -25,7 +25,7 @@ from runnel.pipeline.source.own_files import OPTION
 from runnel.pipeline.source.planner import Planner
 from runnel.pipeline.source.rows import beat
 from runnel.pipeline.source.spec import Spec
-from runnel.pipeline.tables.changes import rows_of
+from runnel.pipeline.tables.changes import rows_of_all
 
 FORMAT = "runnel"
 FEW = 2_000  # records: a task for each of their partitions would cost more than it saves
@@ -86,8 +86,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
         moment = self._moment()
-        for each in partition.ranges:
-            yield from rows_of(self._spec, cluster_of(self._spec), each, moment)
+        yield from rows_of_all(self._spec, cluster_of(self._spec), partition.ranges, moment)
         if partition.idle and moment is not None and (row := beat(self._spec, moment, partition.idle)) is not None:
             yield row
         garbage.set_aside()

@@ -40,13 +40,21 @@ BY_METADATA = {"_offset": "offset", "_timestamp": "timestamp", "_key": "key", "_
 
 
 class Rows:
-    """Those of one range, in one batch."""
+    """Those of one range, in one batch; `given` is all of it, where it was fetched before."""
 
-    def __init__(self, spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        cluster: Cluster,
+        read: Range,
+        moment: Moment | None,
+        given: FetchedBatches | None = None,
+    ) -> None:
         self._spec = spec
         self._cluster = cluster
         self._range = read
         self._moment = moment
+        self._given = given
         self._parser = parser(
             spec.columns.format, arrow_schema(spec.value_fields), spec.parsed, keyed=spec.key is not None
         )
@@ -58,7 +66,7 @@ class Rows:
         self._gone: list[aside.Gone] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for fetched in self._fetched():
+        for fetched in self._fetched() if self._given is None else [self._given]:
             yield from self._rows(fetched)
         if self._moment is not None:
             directory = aside.directory_of(self._spec.path, self._moment.batch)
@@ -222,10 +230,16 @@ class Rows:
         if name == BEAT:
             return pa.repeat(False, count)
         if name == "_topic" and name in self._metadata:
-            return pa.repeat(self._range.topic, count)
+            return self._topics(count)
         if name == "_partition" and name in self._metadata:
-            return pa.repeat(pa.scalar(self._range.partition, pa.int32()), count)
+            return self._partitions(count)
         return pa.nulls(count, self._types[name])
+
+    def _topics(self, count: int) -> pa.Array:
+        return pa.repeat(self._range.topic, count)
+
+    def _partitions(self, count: int) -> pa.Array:
+        return pa.repeat(pa.scalar(self._range.partition, pa.int32()), count)
 
     @property
     def _types(self) -> dict[str, pa.DataType]:

@@ -7,7 +7,7 @@ end go to one, for the next batch; a repeat finds the same start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from runnel.graph.inputs import CHANGE
 from runnel.pipeline.source.moment import Moment
 from runnel.pipeline.source.offsets import Range
 from runnel.pipeline.source.rows import Rows, column_types
+from runnel.pipeline.source.small_ranges import SmallRanges
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.tables.feed import Now
 from runnel.pipeline.tables.keyed_rows import KeyedRows, metadata_columns, value_columns
@@ -31,6 +32,17 @@ def rows_of(spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) ->
     if spec.is_static:
         return _records(spec, cluster, read, moment)
     return Changes(spec, cluster, read, moment) if spec.changes else Rows(spec, cluster, read, moment)
+
+
+def rows_of_all(
+    spec: Spec, cluster: Cluster, ranges: Sequence[Range], moment: Moment | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all ranges that a task reads: of one, or of several small ones."""
+    if spec.key is None and len(ranges) > 1:
+        yield from SmallRanges(spec, cluster, ranges, moment)
+        return
+    for each in ranges:
+        yield from rows_of(spec, cluster, each, moment)
 
 
 def _records(spec: Spec, cluster: Cluster, read: Range, moment: Moment | None) -> Iterator[pa.RecordBatch]:

@@ -30,3 +30,23 @@ def test_what_a_power_cut_has_left_by_half_is_as_good_as_not_there(tmp_path, kep
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole))])
     assert aside.read_aside(tmp_path, 0, READ) is None
+
+
+OTHER = Range("clicks", 1, 0, 5, "")
+
+
+def test_counts_of_ranges_that_were_read_at_once(tmp_path):
+    aside.write_counts(tmp_path, 0, {READ: 20, OTHER: 5})
+    found = [aside.read_aside(tmp_path, 0, read) for read in (READ, OTHER)]
+    assert [(each.in_time, each.late, each.rejected, each.gone) for each in found] == [(20, 0, 0, ()), (5, 0, 0, ())]
+    assert aside.read_aside(tmp_path, 1, READ) is None
+    assert aside.read_aside(tmp_path, 0, Range("clicks", 0, 10, 31, "")) is None
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_counts_that_a_power_cut_has_left_by_half_are_as_good_as_not_there(tmp_path, kept):
+    aside.write_counts(tmp_path, 0, {READ: 20, OTHER: 5})
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    assert aside.read_aside(tmp_path, 0, READ) is None
