@@ -4,6 +4,9 @@ It needs what `pipeline_counts` needs. Two apps of ours: topic to topic exactly 
 minute into a SQLite view. The peer copies from topic to topic at least once. Four partitions each. Every sample is a
 query of its own in a session that is warm, after two rounds that are thrown away; its first seconds are not counted.
 The steps of a batch are medians: those that Spark tells of both, and our own, which stand on stderr.
+
+The limit is what Spark needs for a batch by itself, in the same session: of rows that it makes, through the same
+operators, to Python as Arrow; without a source or a sink of ours, and with nobody else at work.
 """
 
 import statistics
@@ -22,6 +25,8 @@ from benchmarks.pipeline_stage import Stage, few_rounds, stage
 RATE = 500  # rows a second
 WARM_UP = 2  # rounds: Java gets quicker for minutes, on both sides
 AGAINST = f"{PEER}, at least once"
+ALONE = "Spark alone, with rows of its own"
+ROWS = {"start_copy": 60, "start_view": 130}  # of a batch, as many as come meanwhile
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,33 @@ def run(options: Options) -> list[Figure]:
     copies: list[Sample] = []
     views: list[Sample] = []
     peers: list[Sample] = []
+    limits: dict[str, list[float]] = {job: [] for job in ROWS}
     with stage() as place, place.sessions() as (ours, peer):
         turns = [(ours, "start_copy", copies), (ours, "start_view", views), (peer, "start_copy", peers)]
         for number in range(options.rounds + WARM_UP):
             for side, job, samples in turns if number % 2 else turns[::-1]:
                 samples.append(_sample(place, side, job, seconds, warm_up))
+            for job, found in limits.items():
+                found.append(_alone(ours, job, seconds))
     copies, views, peers = (each[WARM_UP:] for each in (copies, views, peers))
-    return [*_figures("topic to topic, exactly once", copies, peers), *_figures("view", views, peers)]
+    return [
+        *_figures("topic to topic, exactly once", copies, peers),
+        *_figures("view", views, peers),
+        _batches("topic to topic, exactly once", copies, limits["start_copy"][WARM_UP:]),
+        _batches("view", views, limits["start_view"][WARM_UP:]),
+    ]
+
+
+def _batches(what: str, ours: list[Sample], alone: list[float]) -> Figure:
+    whole = tuple(each.steps["triggerExecution"] for each in ours)
+    return Figure(f"{what}, {RATE} rows/s: a batch", "ms", ALONE, whole, tuple(alone))
+
+
+def _alone(ours: Session, job: str, seconds: int) -> float:
+    told = ours.do("alone", rows=ROWS[job], seconds=seconds, stateful=job == "start_view")
+    steps = _medians(told["steps"])
+    say(f"{job}, Spark alone: {', '.join(f'{name} {value:.1f}' for name, value in steps.items())}")
+    return steps["triggerExecution"]
 
 
 def _figures(what: str, ours: list[Sample], peer: list[Sample]) -> list[Figure]:

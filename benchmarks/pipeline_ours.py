@@ -154,6 +154,27 @@ class Ours:
         declare(app, topic, names)
         return self._start(app)
 
+    def alone(self, rows: int, seconds: float, *, stateful: bool) -> dict[str, Any]:
+        """The milliseconds of Spark's own steps, batch by batch, where nothing is ours: it makes the rows by itself,
+        does what the bodies above do, and hands the outcome to Python as Arrow.
+        """
+        made = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
+        frame = made.option("numPartitions", 4).option("advanceMillisPerBatch", 200).load()
+        page = F.concat(F.lit("page-"), (F.col("value") % 100).cast("string"))
+        clicks = frame.withColumn("page", page).withColumnRenamed("timestamp", "at")
+        if stateful:
+            timed = clicks.withWatermark("at", "10 seconds").groupBy(F.window("at", "1 minute"), "page")
+            outcome = timed.agg(F.max("value").alias("value"), F.count("*").alias("count"))
+        else:
+            outcome = clicks.withColumn("value", F.col("value") * 2).select(F.to_json(F.struct("*")).alias("value"))
+        checkpoint = str(self._directory / uuid.uuid4().hex)
+        writer = outcome.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
+        query = writer.foreachBatch(_brought).start()
+        time.sleep(seconds)
+        told = [each.durationMs for each in query.recentProgress]
+        query.stop()
+        return {"steps": {step: [each.get(step, 0) for each in told] for step in SPARK_STEPS}}
+
     def stop(self) -> dict[str, Any]:
         """The milliseconds of each step, batch by batch, of Spark's report and of our own; and the batches."""
         assert self._runner is not None
@@ -203,6 +224,10 @@ def _app() -> App:
 
 def _per_page_and_minute(clicks: DataFrame) -> DataFrame:
     return clicks.groupBy(F.window("at", "1 minute"), "page").count()
+
+
+def _brought(batch: DataFrame, number: int) -> None:  # noqa: ARG001
+    batch.toArrow()
 
 
 def _changed(to: str) -> Callable[[DataFrame], DataFrame]:
