@@ -113,3 +113,8 @@ def test_spark_keeps_no_times_of_its_listeners(spark):
     names = [str(name) for name in registry.getTimers().keySet()]
     assert names  # those of the queues
     assert not [name for name in names if name.startswith("listenerProcessingTime.")]
+
+
+@pytest.mark.servers
+def test_loggers_are_found_without_a_look_at_the_calls(spark):
+    assert not spark._jvm.org.apache.logging.log4j.LogManager.getFactory().isClassLoaderDependent()

@@ -65,6 +65,9 @@ GIVE_BACK = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TrimNativeHeapInterval=300
 # large and in use goes where only Java's full collections free it. A task has 8,192 pages at most, which could be too
 # little on a cluster.
 SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
+# Every plan, RDD and rule of Spark's asks for its logger anew, and Log4j would look through the calls each time for a
+# class that might have a configuration of its own: two parts in a hundred of a small batch.
+ONE_CONFIGURATION = "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector"
 WITH_VFORK = range(17, 22)  # Java's versions
 LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
@@ -161,7 +164,7 @@ def make_class_archive() -> bool:
 def java_options(*more: str) -> str:
     collector = "-XX:+UseSerialGC" if _has_few_cores() else ""
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    options = (collector, *GIVE_BACK, *IN_PLACE, _way_to_spawn(), "-Xss4m", logging, *more)
+    options = (collector, *GIVE_BACK, *IN_PLACE, _way_to_spawn(), "-Xss4m", logging, ONE_CONFIGURATION, *more)
     return " ".join(option for option in options if option)
 
 
