@@ -184,7 +184,7 @@ def test_a_fork_imports_what_spark_puts_in_its_way_with_the_environment_that_spa
 
 def test_a_daemon_lives_as_long_as_java_holds_its_stream(variables):
     made = daemon(variables)
-    assert command_of(made.pid).startswith("sh")
+    wait_until(lambda: command_of(made.pid).startswith("sh"), lambda: f"a shell instead of {command_of(made.pid)}")
     assert made.communicate(timeout=LIMIT) == (b"", b"")  # which ends the stream
 
 

@@ -68,9 +68,11 @@ class Publisher:
             try:
                 ticket = self.begin([*contents, *self.sides(put_aside)])
                 given = {place: bodies_of(table, self.batch_bytes(place[0])) for place, table in contents.items()}
+                last = self._last(marker, put_aside)
+                assert not given.keys() & last.keys(), "a partition has one writer"
                 with durable("publish.write"):
-                    write(self._cluster, ticket, given, codec=Codec.ZSTD)
-                self.commit(ticket, marker, put_aside)
+                    write(self._cluster, ticket, {**given, **last}, codec=Codec.ZSTD)
+                self._end(marker)
             except (TransactionLost, EndUnknown):
                 self.open()
                 if self.marker == marker:
@@ -102,9 +104,7 @@ class Publisher:
     def commit(self, ticket: Ticket, marker: Marker, put_aside: pa.Table) -> None:
         """The last writes, and the end. To be called when every other writer is done."""
         write(self._cluster, ticket, self._last(marker, put_aside), codec=Codec.ZSTD)
-        with durable("publish.commit"):
-            self._transaction.commit()
-        self.marker = marker
+        self._end(marker)
 
     def abort_quietly(self) -> None:
         """Nothing of it will be seen. What cannot be aborted now is, when the next one begins."""
@@ -118,6 +118,11 @@ class Publisher:
 
     def _side(self, row: dict[str, Any]) -> Place:
         return (self._late if row["kind"] == aside.LATE else rejected(row["stream"])), SIDE
+
+    def _end(self, marker: Marker) -> None:
+        with durable("publish.commit"):
+            self._transaction.commit()
+        self.marker = marker
 
     def _last(self, marker: Marker, put_aside: pa.Table) -> dict[Place, Iterable[Body]]:
         mark = Record(marker.to_bytes(), key=self._query.encode())
