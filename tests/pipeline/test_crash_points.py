@@ -43,6 +43,7 @@ ONLY_ONCE = {"query.declared", "view.file", "view.store", "view.create", "view.m
 ONCE_A_RUN = {"publish.open", "view.claim"}
 IN_SPARK = {"source.aside", "publish.write in a task"}  # steps of its processes, which the driver replaces
 WIDER = "view.migrate"  # is a step of a run whose view has a column more than before
+FULL = "view.trim"  # is a step of each batch only when the change log of the view is full
 
 BOTH = ("before", "after")
 # Nothing that lasts happens between these two: to die after the one is to die before the other.
@@ -170,10 +171,10 @@ STEPS = [(way, step) for way, steps in WAYS.items() for step in steps]
 @pytest.mark.parametrize(("way", "step"), STEPS, ids=lambda each: each)
 def test_it_dies_at_a_step_and_comes_back(scene, way, step, deaths, side):
     first, *others = points_of(step, (side,))
-    if step == WIDER:
+    if step in (WIDER, FULL):
         scene.feed()
         scene.spark.run(scene.life)
-        scene.life = replace(scene.life, wider=True)
+        scene.life = replace(scene.life, wider=step == WIDER)
     with scene.watched():
         scene.die(*(first[:1] if deaths == "once" else first))
         if deaths != "once":
