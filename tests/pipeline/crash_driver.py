@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -167,6 +168,10 @@ def _joined(java: Java) -> SparkSession:
     spark = SparkSession(context)
     for query in spark.streams.active:
         query.stop()
+    # A stopped query does not wait for its tasks. Between the reading and the writing of what it remembers a task would
+    # wait for the end of the stores, and they for the task.
+    while found.sc().taskScheduler().isExecutorBusy("driver"):
+        time.sleep(0.01)
     gateway.jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
     return spark
 
