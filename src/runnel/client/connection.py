@@ -37,6 +37,8 @@ class Connection:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
+        if not isinstance(self.bootstrap, str):
+            raise InvalidAddress(self.bootstrap)
         return [_address(part.strip(), self.bootstrap) for part in self.bootstrap.split(",")]
 
     @property

@@ -17,6 +17,7 @@ Permanent
 ├── UnknownKey            what was asked for is no key of the view
 ├── UnknownColumn         a filter or an order names a column that the view does not have
 ├── InvalidFilter         a condition that is none, or a value that is not of its column's type
+├── InvalidArgument       what a reader of views is given is of a kind that it can do nothing with
 ├── InvalidPosition       what a watcher shall go on from is no position
 ├── ViewReplaced          the view was made anew, and a watcher's position is of the one before
 ├── InvalidRows           rows that do not fit the declaration
@@ -171,6 +172,13 @@ class InvalidFilter(Permanent):
     def __init__(self, view: str, reason: str, *, hint: str) -> None:
         super().__init__(f"view {view!r} cannot be filtered so: {reason}", hint=hint)
         self.view = view
+        self.reason = reason
+
+
+class InvalidArgument(Permanent):
+    def __init__(self, reader: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"{reader}: {reason}", hint=hint)
+        self.reader = reader
         self.reason = reason
 
 

@@ -21,6 +21,8 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 def open_store(address: str, *, keep: Keep | None = None) -> Store:
     """The store at an address. Nothing is reached or made yet; InvalidStore if it is no store's address."""
+    if "\0" in address:
+        raise InvalidStore(address, "it has a character in it that no path has")
     scheme = SCHEME.match(address)
     if scheme is None:
         if not address:

@@ -21,8 +21,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from runnel.views import arguments
 from runnel.views.addresses import shown
-from runnel.views.errors import InvalidFilter
+from runnel.views.errors import InvalidFilter, UnknownView
 from runnel.views.filters import EQUAL
 from runnel.views.layout import END, START
 from runnel.views.opening import open_store
@@ -49,13 +50,16 @@ class Views(Mapping[str, "View"]):
         bootstrap: str | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._store = open_store(os.fspath(address))
-        self._address = shown(os.fspath(address))
-        self._outputs = Known(self._store, bootstrap, settings or {})
+        path = arguments.path(address)
+        self._store = open_store(path)
+        self._address = shown(path)
+        self._outputs = Known(self._store, bootstrap, arguments.settings(settings))
         self._lock = threading.Lock()
         self._open: dict[str, View] = {}
 
     def __getitem__(self, name: str) -> View:
+        if not isinstance(name, str) or not name.isprintable():  # which no database need be asked for
+            raise UnknownView(self._address, name, list(self))
         with self._lock:
             if name not in self._open:
                 self._open[name] = View(self._store, name, self._outputs)
@@ -188,8 +192,8 @@ class Selection:
             name,
             where=self._chosen.where,
             from_position=from_position,
-            timeout=timeout,
-            interval=interval,
+            timeout=None if timeout is None else arguments.timeout(name, timeout),
+            interval=arguments.interval(name, interval),
         )
 
     def _with(self, **changed: Any) -> Selection:
@@ -238,8 +242,9 @@ class View(Selection):
 
         Through a derived stream only if it is known where Kafka is: `runnel.views(..., bootstrap="HOST:PORT")`.
         """
-        waiting = Waiting(self.name, tokens, self._outputs)
-        wait(self.name, waiting, self._read, timeout, hint=self._outputs.hint)
+        seconds = arguments.timeout(self.name, timeout)
+        waiting = Waiting(self.name, [arguments.token(self.name, each) for each in tokens], self._outputs)
+        wait(self.name, waiting, self._read, seconds, hint=self._outputs.hint)
 
     def close(self) -> None:
         with self._source as reader:

@@ -32,6 +32,7 @@ INTERVAL = 0.05  # seconds between two looks
 PATIENCE = 60.0  # seconds that a store which is away is waited for
 LONGEST_PAUSE = 2.0
 AT = "@"
+DIGITS = 19  # of a number of 64 bits
 
 Answer = TypeVar("Answer")
 
@@ -50,7 +51,7 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: object, view: str) -> Position:
         number, at, log = text.partition(AT) if isinstance(text, str) else ("", "", "")
-        if not at or not (number.isascii() and number.isdigit()):
+        if not at or not (number.isascii() and number.isdigit() and len(number) <= DIGITS):
             raise InvalidPosition(view, text)
         return cls(int(number), log)
 

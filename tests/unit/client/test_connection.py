@@ -34,7 +34,10 @@ def test_addresses_are_read(text, addresses):
     assert Connection(text).addresses == addresses
 
 
-@pytest.mark.parametrize("text", ["", "a:b:c", "here:", "here:0", "here:65536", "here:x", ":9092", "a:1,,b:2", "a b:1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "a:b:c", "here:", "here:0", "here:65536", "here:x", ":9092", "a:1,,b:2", "a b:1", 9092, b"a:1", ["a:1"]],
+)
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(InvalidAddress, match="is no address of a broker"):
         Connection(text)

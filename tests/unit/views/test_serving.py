@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import datetime
+import math
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 import runnel
 from runnel.client import Token
-from runnel.views.errors import InvalidFilter, InvalidStore, NotSeen, UnknownKey, UnknownView
+from runnel.views.errors import (
+    InvalidArgument,
+    InvalidFilter,
+    InvalidPosition,
+    InvalidStore,
+    NotSeen,
+    UnknownKey,
+    UnknownView,
+)
 from runnel.views.opening import open_store
 from runnel.views.store import Declared, Marker
 
@@ -85,9 +96,80 @@ def test_an_unknown_view_is_an_error_of_ours_and_a_key_error(data):
         )
 
 
-def test_an_address_that_is_none_is_told():
-    with pytest.raises(InvalidStore):
-        runnel.views("redis://here")
+@pytest.mark.parametrize("name", [None, 5, b"clicks_per_minute", ["clicks_per_minute"], "a\0b", "\udcff"])
+def test_a_name_that_is_no_text_or_cannot_be_printed_is_that_of_no_view(data, name):
+    with runnel.views(data) as views:
+        with pytest.raises(UnknownView, match=r"has no view .*; it has: clicks_per_minute"):
+            views[name]
+        assert views.get(name) is None
+
+
+@pytest.mark.parametrize("address", ["redis://here", "", "a\0b", None, 5, b"data", ["data"]])
+def test_an_address_that_is_none_is_told(address):
+    with pytest.raises(InvalidStore, match="is no address of a view store"):
+        runnel.views(address)
+
+
+@pytest.mark.parametrize("settings", ["ssl.ca.location=ca.pem", [("ssl.ca.location", "ca.pem")], {1: "ca.pem"}])
+def test_settings_that_are_none_are_told_and_not_shown(data, settings):
+    with pytest.raises(InvalidArgument) as told:
+        runnel.views(data, bootstrap="127.0.0.1:1", settings=settings)
+    assert str(told.value) == (
+        "runnel.views: settings are no settings of librdkafka "
+        "(give names and values: settings={'security.protocol': 'SSL'})"
+    )
+
+
+@pytest.mark.parametrize("seconds", ["5s", "5", datetime.timedelta(seconds=5), math.nan, True])
+def test_a_time_that_is_no_number_of_seconds_is_told(counts, seconds):
+    for wait in (counts.watch, counts.where(page="p1").watch, partial(counts.wait_for, Token("clicks", 0, 3))):
+        with pytest.raises(InvalidArgument) as told:
+            wait(timeout=seconds)
+        assert str(told.value) == (
+            f"view 'clicks_per_minute': timeout={seconds!r} is no number of seconds (give one: timeout=5)"
+        )
+    with pytest.raises(InvalidArgument, match="timeout=None is no number of seconds"):
+        counts.wait_for(Token("clicks", 0, 3), timeout=None)
+
+
+@pytest.mark.parametrize("seconds", ["50ms", None, -1, math.nan, math.inf, 1e300])
+def test_an_interval_that_nobody_can_wait_is_told(counts, seconds):
+    with pytest.raises(InvalidArgument, match=r"interval=.* is no number of seconds to wait") as told:
+        counts.watch(interval=seconds)
+    assert told.value.hint == "give one, 0 or more: interval=0.05"
+
+
+def test_a_time_that_has_passed_or_never_passes_can_be_given(counts):
+    assert [len(step) for step in counts.watch(timeout=-1)] == [3]
+    counts.wait_for(Token("clicks", 0, 3), timeout=math.inf)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        [Token("clicks", 0, 3)],
+        None,
+        ("clicks", 0, 3),
+        "clicks",
+        Future(),
+        Token("clicks", "0", 3),
+        Token("clicks", 0, "3"),
+        Token("clicks", 0, 3.5),
+        Token(b"clicks", 0, 3),
+    ],
+)
+def test_what_is_no_token_is_told(counts, token):
+    with pytest.raises(InvalidArgument) as told:
+        counts.wait_for(Token("clicks", 0, 3), token, timeout=0)
+    assert str(told.value) == (
+        f"view 'clicks_per_minute': {token!r} is no token of a record (give what produce(...) returned; "
+        "several one after the other: wait_for(first, second) or wait_for(*tokens))"
+    )
+
+
+def test_a_position_with_more_digits_than_any_has_is_told(counts):
+    with pytest.raises(InvalidPosition):
+        counts.watch("9" * 5_000 + "@log")
 
 
 def test_a_view_tells_its_key_and_its_schema(counts):
