@@ -39,6 +39,11 @@ class Database(Protocol):
         """Whether it is what is found at the address by now: a file may have been replaced or removed."""
         ...
 
+    @property
+    def is_there(self) -> bool:
+        """Whether something was found at the address: to a reader, nothing there is as good as no views."""
+        ...
+
     def dialect(self, layout: Layout) -> Dialect:
         """InvalidDeclaration if this database, of all, cannot have such a table."""
         ...

@@ -50,8 +50,10 @@ class SqlReader:
         self._name = name
         self._database: Database | None = None
         self._process = os.getpid()  # that has opened it
+        self._has_seen_it = False
         try:
             self.schema()
+            self._has_seen_it = True
         except BaseException:
             self.close()
             raise
@@ -163,6 +165,8 @@ class SqlReader:
     def _seen(self, database: Database) -> Moment:
         catalog = Catalog(database)
         kept = catalog.find(self._name) if catalog.is_there() else None
+        if kept is None and self._has_seen_it and not database.is_there:
+            raise StoreUnreachable(database.store, "it was moved away or removed")
         if kept is None:
             raise UnknownView(database.store, self._name, catalog.names())
         layout = kept.layout()

@@ -86,6 +86,10 @@ class SqliteDatabase:
     def is_current(self) -> bool:
         return _identity(self.store) == self._file
 
+    @property
+    def is_there(self) -> bool:
+        return self._file is not None
+
     def dialect(self, layout: Layout) -> Dialect:
         return Dialect(
             type_of=lambda name: type_of(layout.schema.field(name).type),

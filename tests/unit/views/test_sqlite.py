@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from runnel.views.errors import NameTaken, StoreFull, StoreLocked, StoreRefused, UnknownView
+from runnel.views.errors import NameTaken, StoreFull, StoreLocked, StoreRefused, StoreUnreachable, UnknownView
 from runnel.views.sqlite import CACHE_KIB, LARGE_BATCH, LARGE_CACHE_KIB, SqliteStore
 from runnel.views.store import Declared, Marker
+from runnel.views.watching import Watch
 
 NOBODY = 65_534
 SCHEMA = pa.schema([("page", pa.string()), ("text", pa.string())])
@@ -185,11 +186,36 @@ def test_a_reader_sees_the_file_that_is_there_now(store, path, tmp_path):
         (tmp_path / "backup").replace(path)
         assert reader.count() == 2
         path.unlink()
-        with pytest.raises(UnknownView):
+        with pytest.raises(StoreUnreachable, match="it was moved away or removed"):
             reader.count()
+        with pytest.raises(UnknownView):
+            store.reader("pages")
         with store.writer(PAGES, "q") as writer:
             writer.claim()
         assert reader.count() == 0
+
+
+def test_a_watcher_waits_for_a_directory_that_was_moved_away(store, path, tmp_path, monkeypatch):
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        writer.apply(rows(2), marker(0))
+    with Watch(lambda: store.reader("pages"), "pages") as watch:
+        assert len(next(watch)) == 2
+        path.parent.rename(tmp_path / "away")
+        pauses = []
+
+        def wait(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                (tmp_path / "away").rename(path.parent)
+                with store.writer(PAGES, "q") as writer:
+                    writer.claim()
+                    writer.apply(rows(3), marker(1))
+            return False
+
+        monkeypatch.setattr(watch._stopping, "wait", wait)
+        assert [change.key for change in next(watch)] == [{"page": "2"}]
+        assert len(pauses) == 3
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])
