@@ -12,7 +12,7 @@ from typing import Protocol
 
 from runnel.client import positions
 from runnel.client.cluster import Cluster
-from runnel.client.errors import UnknownTopic
+from runnel.client.errors import Busy, UnknownTopic
 from runnel.client.group_position import GroupPosition
 from runnel.client.metadata import Place
 from runnel.errors import RunnelError, Transient
@@ -92,6 +92,8 @@ class GroupPositions:
 
     def __init__(self, cluster: Cluster, groups: Mapping[str, str]) -> None:
         """The groups by the names of the queries."""
+        self._cluster = cluster
+        self._gone: set[Place] = set()  # partitions of topics that were deleted: of a pattern's, or their query ends
         self._groups = {name: GroupPosition(cluster, group) for name, group in groups.items()}
         self._committed: dict[str, tuple[float, dict[Place, int]]] = {}
         self._refused: set[str] = set()
@@ -106,7 +108,7 @@ class GroupPositions:
     def _commit(self, query: str, found: dict[Place, int], now: float) -> None:
         group = self._groups[query]
         try:
-            group.commit(found)
+            self._commit_to(group, found)
         except RunnelError as error:
             is_new = query not in self._refused and not isinstance(error, Transient)  # what passes, the query tells
             self._refused |= {query} if is_new else set()
@@ -115,3 +117,18 @@ class GroupPositions:
             return
         self._committed[query] = now, found
         self._refused.discard(query)
+
+    def _commit_to(self, group: GroupPosition, found: dict[Place, int]) -> None:
+        """Without what is gone, which a broker would refuse, and tell its log, each time."""
+        if not self._gone.isdisjoint(found):
+            self._gone -= self._there()
+        try:
+            group.commit({place: at for place, at in found.items() if place not in self._gone})
+        except UnknownTopic as error:  # the others are committed
+            gone = found.keys() - self._there()
+            if not gone:  # it is new, and its coordinator does not know of it yet
+                raise Busy(f'committing the position of group "{group.group}"', error.what) from error
+            self._gone |= gone
+
+    def _there(self) -> set[Place]:
+        return {place for topic in self._cluster.all_topics().values() for place in topic.places}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runnel.client.cluster import GROUP, Cluster
+from runnel.client.errors import UnknownTopic
 from runnel.client.metadata import Node, Place
 from runnel.errors import Transient
 from runnel.protocol.decode import Message
@@ -31,7 +32,9 @@ class GroupPosition:
         self._coordinator: Node | None = None
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
-        """The next offset of each partition. All of them or, if one is refused, the others."""
+        """The next offset of each partition. All of them or, if one is refused, the others. UnknownTopic if one of them
+        is not there, or not known to the coordinator yet.
+        """
         if offsets:
             self._cluster.settled(lambda: self._commit(offsets))
 
@@ -50,6 +53,8 @@ class GroupPosition:
             for told in topic["partitions"]:
                 if told["error_code"] != ErrorCode.NONE:
                     self._coordinator = None  # it may have moved
+                if told["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise UnknownTopic(topic["name"])
                 self._cluster.check(told["error_code"], None, doing, topic=topic["name"])
 
     def _request(self, offsets: Mapping[Place, int]) -> Message:

@@ -11,6 +11,9 @@ from runnel import Broker
 from runnel.app.progress import State
 from runnel.app.watching import Watching
 from runnel.client import Admin, Consumer, Groups, Producer, lag
+from runnel.client.cluster import Cluster
+from runnel.client.errors import UnknownTopic
+from runnel.client.group_position import GroupPosition
 from runnel.graph.alert import Alert, AlertRule
 from runnel.graph.event_time import event_time
 from runnel.graph.formats import columns_of
@@ -22,6 +25,7 @@ from runnel.pipeline.place import Place
 from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.source.spec import Spec
 from runnel.pipeline.view_inputs.spec import ViewSpec
+from runnel.protocol.versions import Api
 from runnel.testing import StoppedClock
 from runnel.views.opening import open_store
 from runnel.views.store import Declared, Marker
@@ -235,6 +239,55 @@ def test_a_position_that_did_not_change_is_committed_again_only_after_long(broke
     clock.advance(1_000)
     watching.look()
     assert committed(broker)[topic, 0] == 4
+
+
+def test_a_topic_that_was_deleted_is_left_out_of_the_position_until_it_is_there_again(
+    broker, watch, query, topic, monkeypatch
+):
+    """As one of a pattern's topics, which its query goes on without."""
+    deleted, asked, ask = f"deleted-{next(numbers)}", [], Cluster.ask
+    broker.create_topic(deleted, 1)
+
+    def noted(cluster, node, api_key, body, doing, **versions):
+        asked.extend(part["name"] for part in body["topics"] if api_key == Api.OFFSET_COMMIT)
+        return ask(cluster, node, api_key, body, doing, **versions)
+
+    def look_at(offset):
+        query.at[0] = {(topic, 0): offset, (deleted, 0): offset}
+        asked.clear()
+        watching.look()
+        return sorted(asked)
+
+    watching = watch(query)
+    monkeypatch.setattr(Cluster, "ask", noted)
+    assert look_at(1) == [topic, deleted]
+    with Admin(broker.bootstrap) as admin:
+        admin.delete(deleted)
+    assert look_at(2) == [topic, deleted]
+    assert look_at(2) == []
+    assert look_at(3) == [topic]
+    assert committed(broker)[topic, 0] == 3
+    assert (deleted, 0) not in committed(broker)
+    broker.create_topic(deleted, 1)
+    assert look_at(4) == [topic, deleted]
+    assert committed(broker)[deleted, 0] == 4
+
+
+def test_a_topic_that_its_coordinator_does_not_know_yet_is_tried_again_without_a_word(
+    broker, watch, query, topic, monkeypatch, caplog
+):
+    def unknown(position, offsets):
+        assert offsets == {(topic, 0): 4}
+        raise UnknownTopic(topic)
+
+    watching = watch(query)
+    query.read(0, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupPosition, "commit", unknown)
+        watching.look()
+    watching.look()
+    assert committed(broker)[topic, 0] == 4
+    assert not [record for record in caplog.records if record.name.startswith("runnel.app.")]
 
 
 def test_a_group_that_has_members_is_told_once_and_harms_nothing(broker, watch, query, topic, caplog):
