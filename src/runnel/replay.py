@@ -36,6 +36,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import InvalidSetting, ReplayFailed, Transient
 from runnel.files import DISK, Files, read_file, replace_file
 
@@ -156,7 +157,7 @@ class SnapshotFile(Generic[State]):
     def _parse(self, content: bytes) -> tuple[State, int]:
         rest = content[CHECKSUM.size :]
         if len(rest) < FACTS.size or CHECKSUM.pack(crc32c(rest)) != content[: CHECKSUM.size]:
-            raise ValueError(f"the checksum does not fit its {len(content):,} bytes")
+            raise ValueError(f"the checksum does not fit its {counted(len(content), 'byte')}")
         version, offset = FACTS.unpack_from(rest)
         if version != VERSION:
             raise ValueError(f"it has format {version}, only format {VERSION} is known")

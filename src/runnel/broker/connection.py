@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from runnel.broker.apis import handler_of
 from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Request, Silence
+from runnel.counted import counted
 from runnel.errors import MalformedRequest
 from runnel.files import Buffer
 from runnel.protocol.decode import read_request
@@ -190,7 +191,7 @@ class Connection(asyncio.Protocol):
     def _refuse_length(self, length: int) -> None:
         most = self._server.settings.socket_request_max_bytes
         self.give_up(
-            f"it announced a request of {length:,} bytes; at least {SMALLEST_REQUEST} and at most "
+            f"it announced a request of {counted(length, 'byte')}; at least {SMALLEST_REQUEST} and at most "
             f"socket.request.max.bytes = {most:,} are taken"
         )
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records import CONTROL, HEADER_SIZE, MAGIC, TRANSACTIONAL, parse_marker
 
@@ -49,7 +50,7 @@ def visible(records: memoryview, aborted: Iterable[Aborted], start: int, end: in
         base, length, magic, attributes, delta, producer = HEADER.unpack_from(records, position)
         stop = position + length + LENGTH_PREFIX
         if magic != MAGIC or length < HEADER_SIZE - LENGTH_PREFIX or delta < 0:
-            raise CorruptBatch(f"a batch of format {magic} at offset {base}, with {length} bytes")
+            raise CorruptBatch(f"a batch of format {magic} at offset {base}, with {counted(length, 'byte')}")
         if stop > size:
             break
         if base >= end:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch, Permanent
 from runnel.records import HEADER_SIZE, BatchHeader, Record, decompress, records_of, validate
 from runnel.records.codecs import Buffer
@@ -114,7 +115,7 @@ def _opened(data: Buffer, origin: Origin) -> _Batch | None:
         header = validate(data)
         offset = header.base_offset
         if header.size != len(data):
-            raise CorruptBatch(f"{len(data) - header.size} bytes follow the batch")
+            raise CorruptBatch(f"{counted(len(data) - header.size, 'byte follows', 'bytes follow')} the batch")
         if header.is_control or header.last_offset < origin.start or header.base_offset >= origin.end:
             return None
         return _Batch(header, data, decompress(header.codec, memoryview(data)[HEADER_SIZE:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
+from runnel.counted import counted
 from runnel.protocol.frames import LENGTH
 
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -22,7 +23,7 @@ def receive(connection: socket.socket, deadline: float | None) -> bytearray:
         raise AsksForTls
     (size,) = LENGTH.unpack(head)
     if not LENGTH.size <= size <= LARGEST_ANSWER:
-        raise OSError(f"an answer of {size} bytes")
+        raise OSError(f"an answer of {counted(size, 'byte')}")
     return _exactly(connection, size, deadline)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, InvalidTransactionState
 from runnel.files import Buffer
 from runnel.records import (
@@ -40,7 +41,7 @@ def admit(
     base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header[:]
     size = len(batch)
     if length + LENGTH_PREFIX != size:
-        raise InvalidBatch(f"{size - header.size} bytes after the batch: exactly one batch can be appended")
+        raise InvalidBatch(f"{counted(size - header.size, 'byte')} after the batch: exactly one batch can be appended")
     if size > settings.max_message_bytes:
         raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")
     if size > settings.segment_bytes:

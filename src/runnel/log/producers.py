@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import (
     CoordinatorFenced,
     CorruptBatch,
@@ -274,7 +275,7 @@ class Producers:
                 raise CorruptBatch(f"producer snapshot of version {version} with a wrong checksum")
             return _decode_states(cls(), body)
         except struct.error as error:
-            raise CorruptBatch(f"producer snapshot of {len(content)} bytes: {error}") from error
+            raise CorruptBatch(f"producer snapshot of {counted(len(content), 'byte')}: {error}") from error
 
 
 def _decode_states(producers: Producers, body: memoryview) -> Producers:

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch, UnreadableRecords
 from runnel.files import File
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
@@ -560,7 +561,11 @@ def _whole_batches_in(chunk: bytes, start: Place, end: int, offset: int, max_byt
         position = after
     at_end = start.position + len(chunk) >= end
     if at_end and position < len(chunk) and (position > last_header or after > len(chunk)):
-        raise Broken(start.position + position, expected, f"{len(chunk) - position} bytes are no whole batch")
+        raise Broken(
+            start.position + position,
+            expected,
+            f"{counted(len(chunk) - position, 'byte is', 'bytes are')} no whole batch",
+        )
     data = memoryview(chunk)[first:position] if first >= 0 else memoryview(b"")
     return Slice(data, Place(start.position + position, expected))
 

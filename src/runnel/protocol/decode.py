@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from runnel.counted import counted
 from runnel.errors import MalformedRequest
 from runnel.protocol.frames import RequestHeader, skip_tags, unsigned_varint
 from runnel.protocol.hot import READ_BY_HAND, ReadByHand
@@ -70,7 +71,9 @@ def _read(get: Get, data: bytes, start: int, end: int, most_items: int) -> Messa
     except UnicodeDecodeError as error:
         raise MalformedRequest(f"a text in it is no UTF-8: {error.reason}") from None
     if stop > end:
-        raise MalformedRequest(f"it ends in the middle of a field, after {max(0, end - start)} bytes of its body")
+        raise MalformedRequest(
+            f"it ends in the middle of a field, after {counted(max(0, end - start), 'byte')} of its body"
+        )
     return message  # type: ignore[no-any-return]
 
 

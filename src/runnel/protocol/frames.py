@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from runnel.counted import counted
 from runnel.errors import MalformedRequest
 
 LENGTH = struct.Struct(">i")
@@ -27,12 +28,12 @@ def parse_header(data: bytes, start: int, end: int) -> RequestHeader:
     The client id is a plain string even where the rest is compact.
     """
     if end - start < FIXED.size:
-        raise MalformedRequest(f"a request of {end - start} bytes is shorter than its header")
+        raise MalformedRequest(f"a request of {counted(end - start, 'byte')} is shorter than its header")
     api_key, version, correlation_id, length = FIXED.unpack_from(data, start)
     start += FIXED.size
     stop = start + max(length, 0)
     if length < -1 or stop > end:
-        raise MalformedRequest(f"a client id of {length} bytes reaches beyond the request")
+        raise MalformedRequest(f"a client id of {counted(length, 'byte')} reaches beyond the request")
     client_id = None if length == -1 else data[start:stop].decode("utf-8", "replace")
     return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id, stop))  # without a call in Python
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records.codecs import DECOMPRESSED_LIMIT, Buffer, Codec, compress, decompress
 from runnel.records.mistakes import mistake_in
@@ -123,7 +124,7 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
         return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # `_make` counts the fields again
     except struct.error as error:
         raise CorruptBatch(
-            f"{max(0, len(data) - position)} bytes are left, a batch's header has {HEADER_SIZE}"
+            f"{counted(max(0, len(data) - position), 'byte is', 'bytes are')} left, a batch's header has {HEADER_SIZE}"
         ) from error
 
 
@@ -142,7 +143,7 @@ def validate_body(data: Buffer, position: int, header: BatchHeader) -> BatchHead
     if magic != MAGIC:
         raise CorruptBatch(f"batch of format {magic}, only format {MAGIC} is known")
     if length < HEADER_SIZE - LENGTH_PREFIX:
-        raise CorruptBatch(f"batch says that it has {length} bytes, fewer than its own header")
+        raise CorruptBatch(f"batch says that it has {counted(length, 'byte')}, fewer than its own header")
     end = position + length + LENGTH_PREFIX
     if end > len(data):
         raise CorruptBatch(f"batch of {end - position} bytes in {len(data) - position} that are left")

@@ -15,6 +15,7 @@ from typing import Any
 
 import cramjam
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 
 Buffer = bytes | bytearray | memoryview
@@ -91,7 +92,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         (length,) = LENGTH.unpack_from(view, position)
         position += LENGTH.size
         if not 0 < length <= len(view) - position:
-            raise CorruptBatch(f"snappy block of {length} bytes in {len(view) - position} that are left")
+            raise CorruptBatch(f"snappy block of {counted(length, 'byte')} in {len(view) - position:,} that are left")
         yield view[position : position + length]
         position += length
 

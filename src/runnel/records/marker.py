@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records.batch import (
     CONTROL,
@@ -129,7 +130,7 @@ def marker_in(record: Record) -> Marker:
         version, kind = KEY.unpack_from(key)
         value_version, coordinator_epoch = VALUE.unpack_from(value)
     except struct.error as error:
-        raise CorruptBatch(f"a marker with a key of {len(key)} and a value of {len(value)} bytes") from error
+        raise CorruptBatch(f"a marker with a key of {len(key)} and a value of {counted(len(value), 'byte')}") from error
     if version < VERSION or value_version < VERSION or kind not in (ABORT, COMMIT):
         raise InvalidBatch(f"a control record of type {kind}, version {version}, is no marker of a transaction")
     return Marker(kind == COMMIT, coordinator_epoch)

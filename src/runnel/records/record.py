@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records.codecs import Buffer
 
@@ -114,14 +115,14 @@ def decode_records(
             length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > size:
-                raise CorruptBatch(f"record of {length} bytes in {size - position} that are left")
+                raise CorruptBatch(f"record of {counted(length, 'byte')} in {size - position:,} that are left")
             time_delta, position = read_varint(data, position + len(ATTRIBUTES))
             offset_delta, position = read_varint(data, position)
             key, position = _read_bytes(data, position, end)
             value, position = _read_bytes(data, position, end)
             headers, position = _read_headers(data, position, end) if data[position] else ((), position + 1)
             if position != end:
-                raise CorruptBatch(f"record of {length} bytes whose fields have {length + position - end}")
+                raise CorruptBatch(f"record of {counted(length, 'byte')} whose fields have {length + position - end:,}")
             if offset_delta <= last_delta:
                 raise CorruptBatch(f"record with offset delta {offset_delta} after {last_delta}")
             last_delta = offset_delta
@@ -132,7 +133,7 @@ def decode_records(
     except IndexError as error:
         raise CorruptBatch("records end inside of a field") from error
     if position != size:
-        raise CorruptBatch(f"{size - position} bytes are left after {count} records")
+        raise CorruptBatch(f"{counted(size - position, 'byte is', 'bytes are')} left after {counted(count, 'record')}")
     return records
 
 
@@ -180,14 +181,14 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
         position += 1
     stop = position + length
     if length < 0 or stop > end:
-        raise CorruptBatch(f"a field of {length} bytes in a record with {max(0, end - position)} left")
+        raise CorruptBatch(f"a field of {counted(length, 'byte')} in a record with {max(0, end - position):,} left")
     return data[position:stop], stop
 
 
 def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
-        raise CorruptBatch(f"{count} headers in {max(0, end - position)} bytes")
+        raise CorruptBatch(f"{counted(count, 'header')} in {counted(max(0, end - position), 'byte')}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _read_bytes(data, position, end)

@@ -639,7 +639,7 @@ def test_verify_finds_what_is_wrong_in_an_index(tmp_path_factory: pytest.TempPat
         entries[0] + struct.pack(">hqqqq", 0, FIRST, 2, 3, 6): "belongs to no marker that aborts",
         entries[0] + struct.pack(">hqqqq", 0, SECOND, 4, 5, 6): "belongs to no marker that aborts",
         entries[0] + struct.pack(">hqqqq", 1, FIRST, 4, 5, 6): "entry of version 1, only version 0 is known",
-        b"".join(entries) + b"x": "1 bytes are left, an entry has 34",
+        b"".join(entries) + b"x": "1 byte is left, an entry has 34",
     }.items():
         index.write_bytes(content)
         problems = [problem.what for problem in verify(path).problems]

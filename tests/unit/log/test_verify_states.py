@@ -257,7 +257,7 @@ def test_a_recovery_point_after_the_end_is_found(directory):
     [
         (b"0\n1\norders 0\n", 4, "b'orders 0' is no line of 3 fields"),
         (b"0\n1\n\xff 0 60\n", 4, "a topic with the name b'\\xff'"),
-        (b"0\n1\norders 0 60\nmore", 16, "4 bytes are left after 1 lines"),
+        (b"0\n1\norders 0 60\nmore", 16, "4 bytes are left after 1 line"),
         (b"0\n1\norders 0 60", 4, "b'orders 0 60' is no line of 3 fields"),
     ],
 )

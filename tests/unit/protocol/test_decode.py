@@ -73,7 +73,7 @@ def test_a_response_that_is_cut_anywhere_is_malformed() -> None:
 def test_the_error_says_how_much_there_was() -> None:
     with pytest.raises(MalformedRequest) as refused:
         read(METADATA + b"\x02")
-    assert "in the middle of a field, after 1 bytes of its body" in str(refused.value)
+    assert "in the middle of a field, after 1 byte of its body" in str(refused.value)
 
 
 # --- numbers that cannot be

@@ -3,6 +3,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.records import (
     APPEND_TIME,
@@ -421,7 +422,7 @@ def test_a_checksum_that_does_not_fit_names_both():
 
 @pytest.mark.parametrize("size", [0, 1, HEADER_SIZE - 1])
 def test_fewer_bytes_than_a_header_are_corrupt(size):
-    with pytest.raises(CorruptBatch, match=f"{size} bytes are left, a batch's header has 61"):
+    with pytest.raises(CorruptBatch, match=f"{counted(size, 'byte is', 'bytes are')} left, a batch's header has 61"):
         parse_header(GOLDEN[:size])
 
 
@@ -437,7 +438,7 @@ def test_a_batch_of_another_format_is_corrupt(magic):
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
 def test_a_length_shorter_than_the_header_is_corrupt(length):
-    assert_corrupt(changed(GOLDEN, length=length), f"has {length} bytes, fewer than its own header")
+    assert_corrupt(changed(GOLDEN, length=length), f"has {length:,} bytes, fewer than its own header")
 
 
 @pytest.mark.parametrize("length", [70, 1_000, 2**31 - 1])
@@ -485,7 +486,7 @@ def test_fewer_records_than_counted_are_corrupt():
 
 @pytest.mark.parametrize(("count", "left"), [(0, 20), (1, 8)])
 def test_more_records_than_counted_are_corrupt(count, left):
-    assert_corrupt(resealed(GOLDEN, count=count), f"{left} bytes are left after {count} records")
+    assert_corrupt(resealed(GOLDEN, count=count), f"{left} bytes are left after {counted(count, 'record')}")
 
 
 def test_bytes_left_after_the_records_are_corrupt():

@@ -152,7 +152,7 @@ def test_xerial_snappy_with_a_little_endian_version_is_read():
 def test_a_xerial_block_whose_length_lies_is_corrupt(length):
     block = raw_snappy(b"abc")
     data = xerial() + struct.pack(">i", length) + block
-    with pytest.raises(CorruptBatch, match=f"snappy block of {length} bytes in {len(block)}"):
+    with pytest.raises(CorruptBatch, match=f"snappy block of {length:,} bytes in {len(block)}"):
         decompress(Codec.SNAPPY, data)
 
 

@@ -215,11 +215,11 @@ def test_a_count_of_billions_is_corrupt():
 
 
 def test_bytes_left_after_the_last_record_are_corrupt():
-    assert_corrupt(FULL_BYTES * 2, "28 bytes are left after 1 records")
+    assert_corrupt(FULL_BYTES * 2, "28 bytes are left after 1 record")
 
 
 def test_bytes_without_records_are_corrupt():
-    assert_corrupt(b"\x00", "1 bytes are left after 0 records", count=0)
+    assert_corrupt(b"\x00", "1 byte is left after 0 records", count=0)
 
 
 def test_a_record_of_negative_length_is_corrupt():
@@ -254,11 +254,11 @@ def test_a_value_that_reaches_into_the_next_record_is_corrupt():
 
 @pytest.mark.parametrize(("length", "encoded"), [(-2, "03"), (-64, "7f"), (-65, "8101"), (-(2**31), "ffffffff0f")])
 def test_a_negative_length_other_than_that_of_none_is_corrupt(length, encoded):
-    assert_corrupt(record(encoded, NO_VALUE, NO_HEADERS), f"a field of {length} bytes")
+    assert_corrupt(record(encoded, NO_VALUE, NO_HEADERS), f"a field of {length:,} bytes")
 
 
 def test_a_length_of_2_gib_is_corrupt():
-    assert_corrupt(record(NO_KEY, "feffffff0f", NO_HEADERS), "a field of 2147483647 bytes in a record with 1 left")
+    assert_corrupt(record(NO_KEY, "feffffff0f", NO_HEADERS), "a field of 2,147,483,647 bytes in a record with 1 left")
 
 
 def test_a_length_of_more_than_64_bits_is_corrupt():
@@ -270,7 +270,7 @@ def test_a_negative_count_of_headers_is_corrupt():
 
 
 def test_more_headers_than_bytes_are_corrupt():
-    assert_corrupt(record(NO_KEY, NO_VALUE, "feffffff0f", "0261", "0262"), "2147483647 headers in 4 bytes")
+    assert_corrupt(record(NO_KEY, NO_VALUE, "feffffff0f", "0261", "0262"), "2,147,483,647 headers in 4 bytes")
 
 
 def test_fewer_headers_than_counted_are_corrupt():

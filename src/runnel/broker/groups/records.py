@@ -10,6 +10,7 @@ import struct
 from typing import NamedTuple
 from uuid import UUID
 
+from runnel.counted import counted
 from runnel.protocol.encode import put_compact_string, put_unsigned_varint
 from runnel.protocol.frames import unsigned_varint
 
@@ -265,7 +266,7 @@ class RecordReader:
     def _take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._data):
-            raise ValueError(f"it ends in the middle of a field, after {len(self._data)} bytes")
+            raise ValueError(f"it ends in the middle of a field, after {counted(len(self._data), 'byte')}")
         taken = self._data[self._position : end]
         self._position = end
         return taken

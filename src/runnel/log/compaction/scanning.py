@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from hashlib import blake2b
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch
 from runnel.records.record import read_varint, write_varint
 
@@ -66,7 +67,7 @@ def keys_of(body: bytes, count: int, keys: list[int | None], tombstones: list[in
     except IndexError as error:
         raise CorruptBatch("records end inside of a field") from error
     if position != size:
-        raise CorruptBatch(f"{count} records have {position} bytes, not {size}")
+        raise CorruptBatch(f"{counted(count, 'record has', 'records have')} {counted(position, 'byte')}, not {size:,}")
 
 
 def _add_long_or_none(body: bytes, start: int, keys: list[int | None]) -> int:
@@ -78,7 +79,7 @@ def _add_long_or_none(body: bytes, start: int, keys: list[int | None]) -> int:
         return end
     length, begin = read_varint(body, start)
     if length < -1:
-        raise CorruptBatch(f"a key of {length} bytes")
+        raise CorruptBatch(f"a key of {counted(length, 'byte')}")
     end = begin + max(0, length)
     keys.append(None if length == -1 else _digest(body[start:end]))
     return end

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch
 from runnel.files import File
 from runnel.log.walk import Broken, refuse_implausible
@@ -52,7 +53,7 @@ def _window_at(file: File, position: int, offset: int, size: int) -> Window:
         expected = header.last_offset + 1
         records += 0 if header.is_control else header.count
     if not done:
-        raise Broken(position, offset, f"{size - position} bytes are no whole batch")
+        raise Broken(position, offset, f"{counted(size - position, 'byte is', 'bytes are')} no whole batch")
     return Window(position, done, offset, expected, records)
 
 

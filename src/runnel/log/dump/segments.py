@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch
 from runnel.files import File
 from runnel.log.dump.rows import BatchRow, IndexRow, Malformed, TimeIndexRow, TxnIndexRow
@@ -49,7 +50,9 @@ def batches(file: File, position: int = 0, end: int | None = None) -> Iterator[t
 def _batch_at(file: File, position: int, left: int) -> bytes:
     start = file.read(min(HEADER_SIZE, left), position)
     if len(start) < HEADER_SIZE:
-        raise Malformed(position, f"{len(start)} bytes are left, a batch's header has {HEADER_SIZE}")
+        raise Malformed(
+            position, f"{counted(len(start), 'byte is', 'bytes are')} left, a batch's header has {HEADER_SIZE}"
+        )
     size = parse_header(start).size
     if size > left:  # before it is read: a length without sense must cost nothing
         raise Malformed(position, f"batch of {size} bytes in {left} that are left")
@@ -98,4 +101,4 @@ def _entries(file: File, shape: struct.Struct) -> Iterator[tuple[int, tuple[int,
         for number, fields in enumerate(shape.iter_unpack(content)):
             yield start + number * shape.size, fields
     if whole < size:
-        raise Malformed(whole, f"{size - whole} bytes are left, an entry has {shape.size}")
+        raise Malformed(whole, f"{counted(size - whole, 'byte is', 'bytes are')} left, an entry has {shape.size}")

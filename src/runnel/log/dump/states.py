@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
+from runnel.counted import counted
 from runnel.errors import CorruptBatch
 from runnel.log.dump.rows import CheckpointRow, EpochRow, Malformed, ProducerRow, SyncedRow
 from runnel.log.producers import COUNT, ENTRY, SNAPSHOT_START, Producers
@@ -67,7 +68,10 @@ def synced_rows(content: bytes) -> Iterator[SyncedRow]:
     while position < len(content):
         start = position + VALUE.size + NAME_LENGTH.size
         if start > len(content):
-            raise Malformed(position, f"{len(content) - position} bytes are left, an entry has at least {start}")
+            raise Malformed(
+                position,
+                f"{counted(len(content) - position, 'byte is', 'bytes are')} left, an entry has at least {start}",
+            )
         offset, checksum = VALUE.unpack_from(content, position)
         (length,) = NAME_LENGTH.unpack_from(content, position + VALUE.size)
         name = content[start : start + length]
@@ -92,7 +96,7 @@ def _lines(content: bytes, columns: int) -> Iterator[tuple[int, list[bytes]]]:
         yield position, fields
         position += len(line) + 1
     if rest:
-        raise Malformed(position, f"{len(rest)} bytes are left after {count} lines")
+        raise Malformed(position, f"{counted(len(rest), 'byte is', 'bytes are')} left after {counted(count, 'line')}")
 
 
 def _number(text: bytes, position: int) -> int:
