@@ -20,10 +20,11 @@ from runnel.app.runner import Running, place_of
 from runnel.app.trouble import Kept, told_if_full
 from runnel.client import positions
 from runnel.client.errors import UnknownTopic
+from runnel.counted import counted
 from runnel.errors import Permanent
 from runnel.files import DISK, DiskFiles, make_directories, replace_file
 from runnel.graph.derived import Derived
-from runnel.graph.names import checked_name
+from runnel.graph.names import LONGEST_TOPIC, checked_name
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.view import View
@@ -74,6 +75,7 @@ class Replay:
         directory = place.directory / "replays" / to
         self._place = replace(place, directory=directory, suffix=f".replay.{to}", start=start)
         self._check_topic()
+        self._check_length()
 
     def stop(self) -> None:
         """Finish the batch under way, and end; the same call goes on. May be called by a signal's handler."""
@@ -109,6 +111,17 @@ class Replay:
             raise NotReplayed(
                 f"{self._output.to} is a topic of the app itself",
                 hint="name another one, which is made if it is missing",
+            )
+
+    def _check_length(self) -> None:
+        """The topic of the replay's markers is called by the names of the app, the stream and the topic."""
+        marks, to = self._place.marks_of(self._output.name), self._output.to
+        if len(marks) > LONGEST_TOPIC:
+            most = len(to) - (len(marks) - LONGEST_TOPIC)
+            shorter = f"name one of at most {counted(most, 'character')}"
+            raise NotReplayed(
+                f"beside {to}, a topic {marks} would be made: it is longer than Kafka's {LONGEST_TOPIC} characters",
+                hint=shorter if most > 0 else "give the app or the stream a shorter name",
             )
 
     def _check_what_was_asked(self) -> None:

@@ -171,3 +171,23 @@ def test_it_does_not_write_to_what_the_app_reads_or_writes(running, to):
 
     with pytest.raises(NotReplayed, match=f"{to} is a topic of the app itself"):
         Replay(app, "stays", running, start="1d", to=to)
+
+
+def test_a_topic_is_refused_whose_name_is_too_long_for_that_of_the_markers(running):
+    """`runnel.shop.stays.replay.TO.marker` has 249 characters at most."""
+    assert begins(running, to="t" * 217)
+    with pytest.raises(NotReplayed, match="it is longer than Kafka's 249 characters") as told:
+        Replay(shop(), "stays", running, start="1d", to="t" * 218)
+    assert told.value.hint == "name one of at most 217 characters"
+
+
+def test_names_of_an_app_and_a_stream_can_leave_no_room_for_a_replay(running):
+    app = App("a" * 221)
+
+    @app.stream(app.stream("clicks", schema="page string"))
+    def stays(clicks):
+        return clicks
+
+    with pytest.raises(NotReplayed, match="longer than Kafka's 249 characters") as told:
+        Replay(app, "stays", running, start="1d", to="together")
+    assert told.value.hint == "give the app or the stream a shorter name"
