@@ -98,9 +98,11 @@ class Watch:
     def __init__(self, alert: Alert) -> None:
         self._alert = alert
         self._samples: deque[Sample] = deque()
-        self._since: float | None = None  # when the lag rose above the limit
+        self._since: float | None = (
+            None  # when the lag rose above the limit, or the watermark did not move with a batch
+        )
         self._watermark: int | None = None
-        self._moved: float | None = None  # when the watermark last did
+        self._batches = 0  # when the watermark last moved
 
     def look(self, query: QueryProgress, now: float) -> Verdict | None:
         match self._alert.kind:
@@ -165,9 +167,11 @@ class Watch:
     def _still(self, query: QueryProgress, now: float) -> Verdict | None:
         if not query.has_time or not query.batches:
             return None
-        if self._moved is None or query.watermark != self._watermark:
-            self._watermark, self._moved = query.watermark, now
-        stood = now - self._moved
+        if query.watermark != self._watermark:
+            self._watermark, self._batches, self._since = query.watermark, query.batches, None
+        if self._since is None and query.batches > self._batches:  # a time without batches does not count
+            self._since = now
+        stood = 0.0 if self._since is None else now - self._since
         at = (
             "there is no watermark yet" if query.watermark is None else f"the watermark is at {moment(query.watermark)}"
         )

@@ -68,8 +68,18 @@ def test_a_watermark_that_stands_still():
     assert told.at(20, has_time=True, batches=1) == []
     assert told.at(29, has_time=True, batches=1, watermark=5) == []
     assert told.at(38, has_time=True, batches=2, watermark=5) == []
-    assert told.at(39, has_time=True, batches=3, watermark=5) == ["begins"]
-    assert told.at(40, has_time=True, batches=3, watermark=6) == ["ends"]
+    assert told.at(47, has_time=True, batches=3, watermark=5) == []
+    assert told.at(48, has_time=True, batches=3, watermark=5) == ["begins"]
+    assert told.at(49, has_time=True, batches=3, watermark=6) == ["ends"]
+
+
+def test_a_time_in_which_nothing_comes_is_none_in_which_the_watermark_stands_still():
+    told = Told(Alert.still(lasting="10 seconds"))
+    assert told.at(1, has_time=True, batches=1) == []
+    assert told.at(2, has_time=True, batches=2, watermark=5) == []
+    assert told.at(1_000, has_time=True, batches=2, watermark=5) == []
+    assert told.at(1_001, has_time=True, batches=3, watermark=5) == []  # the batch of what came then
+    assert told.at(1_002, has_time=True, batches=4, watermark=6) == []
 
 
 def test_a_watermark_that_never_comes():
