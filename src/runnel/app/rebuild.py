@@ -1,7 +1,7 @@
 """Rebuilds a view: reads the log again into a new copy beside the old one, which then takes the view's place.
 
 The copy is made by this process, with a Spark of its own, while the app goes on, or does not. It stays behind the view
-(`CopyQuery`). When it has come up to it, the app is asked to let go of the view, the copy comes to the very position
+(`CopyQuery`). When it is near (`Chase`), the app is asked to let go of the view, the copy comes to the very position
 where the view stands, and both change places (`Swap`). If no app runs, nobody need be asked.
 
 Killed at any time, the view is as it was, or the copy has taken its place. A rebuild that is started again goes on
@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.1  # seconds
 REPORT_EVERY = 10.0
+NEAR = 4  # batches: one under way and the next, and those of Spark that only bring the watermark forward
 KEPT_FOR = 7 * 24 * 60 * 60 * 1000  # milliseconds
 FOLLOWED = "followed.json"  # how far the view is
 SHARED = "partitions"  # how many were asked for
@@ -355,7 +356,9 @@ class Rebuild:
 
     def _come_up(self, spark: Session, query: CopyQuery, least: Positions) -> Rebuilt | None:
         kept = Kept(query)
+        chase = Chase(query)
         rest: Marker | None = None  # where the view stands, once it does
+        has_come = False
         reported = time.monotonic()
         is_troubled = False
         with Peace(self._rebuilds, self._running.data) as peace:
@@ -367,26 +370,28 @@ class Rebuild:
                     reported = time.monotonic()
                     logger.info("%s, the new copy: %s", query.name, query.totals)
                 try:
-                    has_come = self._has_come_up(rest, least)
-                    if has_come and rest is None and peace.is_granted():
-                        rest = self._follow(self._at_rest)
-                        has_come = False  # the app may have done one more batch meanwhile
+                    if rest is not None:
+                        has_come = self._has_come_to(rest, least)
+                    elif self._is_near(chase, least) and peace.is_granted():
+                        rest = self._follow(self._at_rest)  # the app may have done one more batch meanwhile
                 except Transient as error:
                     if not is_troubled:
                         logger.warning("%s, the new copy, waits, and goes on by itself: %s", query.name, error)
                     is_troubled = True
                     continue
                 is_troubled = False
-                if has_come and rest is not None:
+                if has_come:
                     query.stop()
                     return self._swap(query)
         return None
 
-    def _has_come_up(self, rest: Marker | None, least: Positions) -> bool:
-        """To where the view is: at rest, or by now."""
-        shown = rest or self._follow(self._shown)
-        ends = {**least, **_of_topics(shown)}
-        return _has_come_to(self._copy.marker(), ends, self._inputs)
+    def _is_near(self, chase: Chase, least: Positions) -> bool:
+        shown = self._follow(self._shown)
+        return chase.is_near(shown, lambda goal: self._has_come_to(goal, least))
+
+    def _has_come_to(self, goal: Marker, least: Positions) -> bool:
+        """The copy, to where the view is or was."""
+        return _has_come_to(self._copy.marker(), {**least, **_of_topics(goal)}, self._inputs)
 
     def _swap(self, query: CopyQuery) -> Rebuilt:
         old = size_of(self._place.directory_of(query.name))
@@ -420,6 +425,27 @@ def view_of(app: App, name: str) -> View:
         )
     views = ", ".join(output.name for output in app.graph.outputs if isinstance(output, View))
     raise NotRebuilt(f'app "{app.name}" has no view {name!r}', hint=f"it has: {views or 'none'}")
+
+
+class Chase:
+    """The copy comes to where the view was, again and again: near it, once that takes no more than a few batches. While
+    records keep coming it comes no nearer, since the view has done another batch by then.
+    """
+
+    def __init__(self, query: CopyQuery) -> None:
+        self._query = query
+        self._goal: Marker | None = None
+        self._since = 0  # batches that were done when the view was there
+        self._is_near = False
+
+    def is_near(self, shown: Marker, has_come_to: Callable[[Marker], bool]) -> bool:
+        """Now that the view is shown there. Once near, it stays so: the app was asked to let go."""
+        if self._goal is None:
+            self._goal, self._since = shown, self._query.done
+        if has_come_to(self._goal):
+            self._is_near = self._is_near or self._query.done - self._since <= NEAR
+            self._goal = None
+        return self._is_near
 
 
 class Peace:

@@ -247,6 +247,59 @@ def test_a_store_that_is_away_for_a_while_does_not_end_a_rebuild(rebuild, monkey
     assert "connection refused" in waits[0]
 
 
+@pytest.fixture
+def chased(rebuild, monkeypatch):
+    """A view whose position is `view`, and a copy of it at `copy`; `when_asked` notes that the app shall let go."""
+
+    class Chased:
+        view = copy = asked = 0
+
+        def shown(self):
+            return store.Marker(VIEW, self.view, CHECKPOINT, {"clicks": {"0": self.view}})
+
+        def copied(self):
+            return store.Marker(VIEW, self.copy, "of the copy", {"clicks": {"0": self.copy}})
+
+        def when_asked(self, _):
+            self.asked = self.asked or self.copy
+            return True
+
+    chased = Chased()
+    monkeypatch.setattr(rebuild, "_shown", lambda: chased.shown())
+    monkeypatch.setattr(rebuild._copy, "marker", lambda: chased.copied())
+    monkeypatch.setattr(rebuild_module.Peace, "is_granted", lambda peace: chased.when_asked(peace))
+    monkeypatch.setattr(rebuild_module, "ended", lambda spark: None)
+    monkeypatch.setattr(rebuild, "_swap", lambda query: "swapped")
+    return chased
+
+
+def test_a_copy_that_its_view_is_always_a_batch_ahead_of_takes_its_place(rebuild, chased, monkeypatch):
+    """As where records keep coming."""
+    query, looks = Copy(), iter(range(1, 20))
+
+    def look(_):
+        chased.copy, query.done = chased.view, query.done + 1  # which the view has passed when it is looked at
+        chased.view = next(looks, None) if not chased.asked else chased.view
+        return chased.view is None
+
+    monkeypatch.setattr(rebuild._stopping, "wait", look)
+    assert rebuild._come_up(None, query, {}) == "swapped"
+    assert chased.copy == chased.view
+
+
+def test_the_app_is_not_asked_to_let_go_of_a_view_while_its_copy_is_far_from_it(rebuild, chased, monkeypatch):
+    query, looks = Copy(), iter(range(1, 100))
+    chased.view = 50
+
+    def look(_):
+        chased.copy = query.done = next(looks)
+        return False
+
+    monkeypatch.setattr(rebuild._stopping, "wait", look)
+    assert rebuild._come_up(None, query, {}) == "swapped"
+    assert chased.asked >= 50
+
+
 def test_what_came_of_it_is_told_in_units_that_fit():
     assert str(Rebuilt(1, 0, 2, 0, 38_400, is_kept=True)) == (
         "1 row, 0 late, 2 rejected; 37.5 KiB of checkpoint and state kept for a rollback"
