@@ -34,6 +34,27 @@ def test_the_room_that_a_short_lived_java_has_is_no_more_than_it_was_given():
     assert subprocess.run(asked, capture_output=True).returncode == 0
 
 
+INTERRUPTED = """
+from py4j.protocol import Py4JJavaError
+from runnel.pipeline.session import spark_session
+
+spark = spark_session("test", master="local[1]")
+spark._jvm.java.lang.Thread.currentThread().interrupt()
+try:
+    spark.sparkContext._jsc.broadcast("shared with tasks")
+except Py4JJavaError as error:
+    print(error.java_exception.getClass().getSimpleName())
+"""
+
+
+@pytest.mark.servers
+def test_what_is_interrupted_while_it_is_shared_with_tasks_is_no_error_of_spark():
+    """As the last batch of a query that is stopped: who waits for it is told."""
+    told = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=True, text=True)
+    assert told.stdout == "InterruptedException\n"
+    assert "ERROR" not in told.stderr
+
+
 # What a program tells of Spark's Python processes: of which module each is the main one, as the kernel shows it.
 PROGRAM = """
 import os, signal, sys
