@@ -98,9 +98,8 @@ class Watch:
     def __init__(self, alert: Alert) -> None:
         self._alert = alert
         self._samples: deque[Sample] = deque()
-        self._since: float | None = (
-            None  # when the lag rose above the limit, or the watermark did not move with a batch
-        )
+        # When the lag rose above the limit, or the watermark did not move with a batch.
+        self._since: float | None = None
         self._watermark: int | None = None
         self._batches = 0  # when the watermark last moved
 
