@@ -52,21 +52,21 @@ def effects(monkeypatch, synced):
     """For each effect the query, the batch, and what had been synced by then."""
     found = []
     one = threading.Lock()
-    commit, apply = Publisher.commit, SqlWriter.apply
+    end, apply = Publisher._end, SqlWriter.apply
 
     def tell(marker):
         with one:
             found.append((marker.query, marker.batch, frozenset(synced)))
 
-    def committing(self, ticket, marker, put_aside):
+    def ending(self, marker):
         tell(marker)
-        commit(self, ticket, marker, put_aside)
+        end(self, marker)
 
     def applying(self, rows, marker):
         tell(marker)
         return apply(self, rows, marker)
 
-    monkeypatch.setattr(Publisher, "commit", committing)
+    monkeypatch.setattr(Publisher, "_end", ending)
     monkeypatch.setattr(SqlWriter, "apply", applying)
     return found
 
