@@ -52,21 +52,21 @@ def effects(monkeypatch, synced):
     """For each effect the query, the batch, and what had been synced by then."""
     found = []
     one = threading.Lock()
-    end, apply = Publisher._end, SqlWriter.apply
+    publish, apply = Publisher.publish, SqlWriter.apply
 
     def tell(marker):
         with one:
             found.append((marker.query, marker.batch, frozenset(synced)))
 
-    def ending(self, marker):
+    def publishing(self, marker, contents, put_aside):
         tell(marker)
-        end(self, marker)
+        publish(self, marker, contents, put_aside)
 
     def applying(self, rows, marker):
         tell(marker)
         return apply(self, rows, marker)
 
-    monkeypatch.setattr(Publisher, "_end", ending)
+    monkeypatch.setattr(Publisher, "publish", publishing)
     monkeypatch.setattr(SqlWriter, "apply", applying)
     return found
 
