@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -38,6 +37,7 @@ from runnel.pipeline.checkpoint import Checkpoint
 from runnel.pipeline.steps import publish
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.views.store import Keep
+from tests.pipeline.waiting import wait_until
 
 APP = "shop"
 STREAM, WINDOWS, VIEW = "long_stays", "closed_minutes", "clicks_per_minute"
@@ -170,8 +170,8 @@ def _joined(java: Java) -> SparkSession:
         query.stop()
     # A stopped query does not wait for its tasks. Between the reading and the writing of what it remembers a task would
     # wait for the end of the stores, and they for the task.
-    while found.sc().taskScheduler().isExecutorBusy("driver"):
-        time.sleep(0.01)
+    tasks = found.sc().taskScheduler()
+    wait_until(lambda: not tasks.isExecutorBusy("driver"), lambda: "the tasks of the dead driver have ended")
     gateway.jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
     return spark
 

@@ -40,6 +40,15 @@ def planned(source, start=None):
     return ranges(first, source.planner.next(first))
 
 
+def one_row_each(bench, bootstrap, make_topic):
+    """A source, and the ranges of its partitions."""
+    topic = make_topic(PARTITIONS)
+    for partition in range(PARTITIONS):
+        send(bootstrap, topic, [timed(partition)], partition)
+    source = bench(topic, **TIMED)
+    return source, planned(source)
+
+
 def told(source, read):
     directory = directory_of(source.spec.path, MOMENT.batch)
     found = [read_aside(directory, source.spec.number, each) for each in read]
@@ -87,11 +96,7 @@ def test_one_file_has_the_counts_of_all(bench, bootstrap, make_topic):
 
 
 def test_one_request_brings_them_all(bench, bootstrap, make_topic, monkeypatch):
-    topic = make_topic(PARTITIONS)
-    for partition in range(PARTITIONS):
-        send(bootstrap, topic, [timed(partition)], partition)
-    source = bench(topic, **TIMED)
-    read = planned(source)
+    source, read = one_row_each(bench, bootstrap, make_topic)
 
     def none(*_, **__):
         pytest.fail("a range was asked for by itself")
@@ -146,30 +151,22 @@ def test_rows_that_the_batch_leaves_out_are_left_out(bench, bootstrap, make_topi
 
 
 def test_a_task_that_is_ended_early_leaves_no_counts(bench, bootstrap, make_topic):
-    topic = make_topic(2)
-    for partition in range(2):
-        send(bootstrap, topic, [timed(partition)], partition)
-    source = bench(topic, **TIMED)
-    read = planned(source)
+    source, read = one_row_each(bench, bootstrap, make_topic)
     rows = iter(SmallRanges(source.spec, source.cluster, read, MOMENT))
     next(rows)
     rows.close()
     directory = directory_of(source.spec.path, MOMENT.batch)
-    assert [read_aside(directory, 0, each) for each in read] == [None, None]
+    assert [read_aside(directory, 0, each) for each in read] == [None] * PARTITIONS
 
 
 def test_what_was_put_aside_before_is_told_rather_than_counts(bench, bootstrap, make_topic):
     """A row was found to raise when all had been counted once."""
-    topic = make_topic(2)
-    for partition in range(2):
-        send(bootstrap, topic, [timed(partition)], partition)
-    source = bench(topic, **TIMED)
-    read = planned(source)
+    source, read = one_row_each(bench, bootstrap, make_topic)
     rows_in(SmallRanges(source.spec, source.cluster, read, MOMENT))
-    write_left_out(source.spec.path, MOMENT.batch, [LeftOut(0, topic, 0, 0, "it raises")])
+    write_left_out(source.spec.path, MOMENT.batch, [LeftOut(0, read[0].topic, 0, 0, "it raises")])
     rows_in(SmallRanges(source.spec, source.cluster, read, MOMENT))
     assert path_of(directory_of(source.spec.path, MOMENT.batch), 0, read[0]).exists()
-    assert [in_time for in_time, _, _ in told(source, read)] == [0, 1]
+    assert [in_time for in_time, _, _ in told(source, read)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("seed", range(8))
