@@ -39,11 +39,13 @@ from py4j.protocol import Py4JJavaError
 from runnel.pipeline.session import spark_session
 
 spark = spark_session("test", master="local[1]")
-spark._jvm.java.lang.Thread.currentThread().interrupt()
-try:
-    spark.sparkContext._jsc.broadcast("shared with tasks")
-except Py4JJavaError as error:
-    print(error.java_exception.getClass().getSimpleName())
+for _ in range(10_000):  # who need not wait for an answer, because it is there at once, does not notice
+    spark._jvm.java.lang.Thread.currentThread().interrupt()
+    try:
+        spark.sparkContext._jsc.broadcast("shared with tasks")
+    except Py4JJavaError as error:
+        print(error.java_exception.getClass().getSimpleName())
+        break
 """
 
 
