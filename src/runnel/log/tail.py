@@ -8,6 +8,7 @@ batches there may come small ones, for which the allocator would take memory els
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,22 +20,50 @@ from runnel.free_memory import give_back
 Parts = tuple[Buffer, ...]  # of one batch
 OVERHEAD = 512  # bytes that a batch costs beside its own: the objects that hold it, and what came in around it
 MUCH = 4 * 1024 * 1024  # bytes
+FEW = 1024  # places of batches that are gone: not worth moving all that is behind
 
 
 class Tail:
-    """One partition's newest batches; `TailCache` guards it."""
+    """One partition's newest batches; `TailCache` guards it.
 
-    __slots__ = ("batches", "cost", "ends")
+    What is given up is freed batch by batch, with the additions that need the room: to free thousands at once would
+    hold up all requests for tens of milliseconds. Its places in the lists go when they are half of them.
+    """
 
-    def __init__(self) -> None:
-        self.ends: list[int] = []  # the offset after each batch
-        self.batches: list[Parts] = []
+    __slots__ = ("batches", "cost", "ends", "first")
+
+    def __init__(self, first_offset: int) -> None:
+        self.ends = array("q", [first_offset])  # the offset after each batch
+        self.batches: list[Parts] = [()]
+        self.first = 0  # where the offset stands at which the batches begin: the entry has no batch
         self.cost = 0
 
-    def drop_first(self, count: int) -> int:
-        freed = sum(map(_cost, self.batches[:count]))
-        del self.batches[:count], self.ends[:count]
+    @property
+    def start(self) -> int:
+        return self.ends[self.first]
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1]
+
+    def add(self, batches: Sequence[Parts], ends: Sequence[int]) -> int:
+        self.batches += batches
+        self.ends.extend(ends)
+        cost = OVERHEAD * len(batches) + sum(map(len, chain.from_iterable(batches)))
+        self.cost += cost
+        return cost
+
+    def drop(self, size: int) -> int:
+        """The oldest batches, until so many bytes are freed; how many it were."""
+        freed, batches = 0, self.batches
+        while freed < size and self.first < len(batches) - 1:
+            self.first += 1
+            freed += OVERHEAD + _size(batches[self.first])
+            batches[self.first] = ()
         self.cost -= freed
+        if self.first > FEW and 2 * self.first > len(batches):
+            del batches[: self.first], self.ends[: self.first]
+            self.first = 0
         return freed
 
 
@@ -51,18 +80,10 @@ class TailCache:
         """The batches that follow `first_offset`, and the offset after each of them."""
         with self._lock:
             tail = self._tails.get(name)
-            if tail is None:
-                tail = self._tails[name] = Tail()
-            elif tail.ends and tail.ends[-1] != first_offset:
-                self._used -= tail.drop_first(len(tail.batches))
-            if not tail.ends:
-                tail.ends.append(first_offset)  # the offset before the first batch: ends has one more than batches
-                tail.batches.append(())
-            tail.batches += batches
-            tail.ends += ends
-            cost = OVERHEAD * len(batches) + sum(map(len, chain.from_iterable(batches)))
-            tail.cost += cost
-            self._used += cost
+            if tail is None or tail.end != first_offset:
+                self._used -= tail.cost if tail is not None else 0
+                tail = self._tails[name] = Tail(first_offset)
+            self._used += tail.add(batches, ends)
             self._tails.move_to_end(name)
             while self._used > self._budget:
                 self._make_room()
@@ -71,9 +92,9 @@ class TailCache:
         """Batches from the one that holds `offset`, and the offset after them; None if they are not all here."""
         with self._lock:
             tail = self._tails.get(name)
-            if tail is None or not tail.ends or not tail.ends[0] <= offset < tail.ends[-1]:
+            if tail is None or not tail.start <= offset < tail.end:
                 return None
-            first = stop = bisect_right(tail.ends, offset)
+            first = stop = bisect_right(tail.ends, offset, tail.first)
             size = 0
             while stop < len(tail.batches):
                 size += _size(tail.batches[stop])
@@ -100,18 +121,12 @@ class TailCache:
 
     def _make_room(self) -> None:
         name, tail = next(iter(self._tails.items()))
-        # Dropping from the front of a list moves all that is behind: so drop a quarter at once.
-        freed = tail.drop_first(max(2, len(tail.batches) // 4))
+        freed = tail.drop(self._used - self._budget)
         self._used -= freed
         self._given_up += freed
-        if len(tail.batches) <= 1:
-            self._used -= tail.cost
+        if tail.start == tail.end:
             del self._tails[name]
 
 
 def _size(parts: Parts) -> int:
     return sum(map(len, parts))
-
-
-def _cost(parts: Parts) -> int:
-    return OVERHEAD + _size(parts) if parts else 0  # the first entry stands for an offset alone

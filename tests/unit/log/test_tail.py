@@ -56,6 +56,16 @@ def test_the_oldest_batches_go_when_the_budget_is_used_up() -> None:
     assert tails.read(NAME, 45, 1_000) == (b"d" * 10, 50)
 
 
+def test_no_more_goes_than_is_needed() -> None:
+    """To free thousands of batches at once would hold up all requests."""
+    tails = TailCache(5_000 * (OVERHEAD + 1))
+    for number in range(20_000):
+        tails.add(NAME, number, [(b"x",)], [number + 1])
+        oldest = max(0, number - 4_999)
+        assert tails.read(NAME, oldest, 1) == (b"x", oldest + 1)
+        assert tails.read(NAME, oldest - 1, 1) is None
+
+
 def test_the_partition_that_was_written_longest_ago_gives_up_its_batches_first() -> None:
     tails = cache(budget=3 * (OVERHEAD + 10))
     tails.add("other-0", 0, [(b"x" * 10,)], [1])
