@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from runnel.forking import OwnLock
 from runnel.views.errors import UnknownView
 from runnel.views.store import Progress, Store
 from runnel.views.waiting import VIEW, Positions
@@ -26,7 +26,7 @@ class Known:
         self._store = store
         self._bootstrap = bootstrap
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._streams: Streams | None = None
 
     @property

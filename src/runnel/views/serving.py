@@ -11,7 +11,6 @@ Each call sees the view at one moment, and whole batches. Threads can share a vi
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from runnel.forking import OwnLock
 from runnel.views import arguments
 from runnel.views.addresses import shown
 from runnel.views.errors import InvalidFilter, UnknownView
@@ -54,7 +54,7 @@ class Views(Mapping[str, "View"]):
         self._store = open_store(path)
         self._address = shown(path)
         self._outputs = Known(self._store, bootstrap, arguments.settings(settings))
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._open: dict[str, View] = {}
 
     def __getitem__(self, name: str) -> View:
@@ -100,7 +100,7 @@ class Connected:
         self.store = store
         self.name = name
         self._reader = store.reader(name)
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._end = weakref.finalize(self, self._reader.close)
 
     def __enter__(self) -> ViewReader:

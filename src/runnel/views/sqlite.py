@@ -22,6 +22,7 @@ import pyarrow as pa
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.durable import durable
 from runnel.errors import RunnelError
+from runnel.forking import whole
 from runnel.views.batch import Batch
 from runnel.views.errors import StoreFailed, StoreFull, StoreLocked, StoreRefused
 from runnel.views.layout import Layout
@@ -73,13 +74,14 @@ class SqliteDatabase:
         self.identity = f"process {os.getpid()} on {socket.gethostname()}"
         self._patience = patience
         self._file = _identity(path) if read_only else None
-        with self._telling():
-            self._connection = _open(path, patience, read_only)
-        try:
-            self._set_up(read_only)
-        except BaseException:
-            self._connection.close()
-            raise
+        with whole():
+            with self._telling():
+                self._connection = _open(path, patience, read_only)
+            try:
+                self._set_up(read_only)
+            except BaseException:
+                self._connection.close()
+                raise
         self._file = self._file if read_only else _identity(path)  # which is made by then
 
     @property
@@ -163,7 +165,8 @@ class SqliteDatabase:
         return f"{column} COLLATE {BY_NUMBER}" if is_number_in_text(kind) else column
 
     def close(self) -> None:
-        self._connection.close()
+        with whole():
+            self._connection.close()
 
     def _set_up(self, read_only: bool) -> None:
         if read_only:
@@ -199,12 +202,13 @@ class SqliteDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        self.run(begin)
-        try:
-            yield
-        finally:
-            if self._connection.in_transaction:
-                self._connection.rollback()
+        with whole():
+            self.run(begin)
+            try:
+                yield
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.rollback()
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 from tests.contract.views.clicks import claimed, marker, seen
 
@@ -102,6 +103,78 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert len(clicks) == 50
 """
+
+
+FORKED_BESIDE_READERS = """
+import os, signal, sys, threading, time
+import runnel
+
+views = runnel.views(sys.argv[1])
+clicks = views["clicks"]
+end = threading.Event()
+seen = []  # by each read of a thread, how many batches it saw parts of
+signal.alarm(300)  # who waits for ever is ended; a child has an alarm of its own
+
+
+def read():
+    while not end.is_set():
+        seen.append(len(set(clicks.arrow().column("seen").to_pylist())))
+        seen.append(len(views["clicks"]) / 2_000)
+
+
+def is_torn(number):
+    "Whether a transaction sees what is written while it is open."
+    with clicks._source as reader, reader._moment() as moment:
+        first = set(moment.rows(limit=8).column("seen").to_pylist())
+        open(f"{sys.argv[2]}/ready-{number}", "w").close()
+        while not os.path.exists(f"{sys.argv[2]}/written-{number}"):
+            time.sleep(0.002)
+        return set(moment.rows().column("seen").to_pylist()) != first
+
+
+threads = [threading.Thread(target=read) for _ in range(2)]
+for thread in threads:
+    thread.start()
+children = []
+for number in range(8):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        os._exit(is_torn(number))
+    children.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+end.set()
+for thread in threads:
+    thread.join()
+assert children == [0] * 8, children
+assert set(seen) == {1}, set(seen)
+"""
+
+
+def test_a_process_that_is_forked_beside_threads_that_read_sees_the_view_at_one_moment(place, tmp_path):
+    """SQLite counts its locks by the process, and would not notice that this is another one: what is written meanwhile
+    goes into the file below the read.
+    """
+    pages = [f"page-{page}" for page in range(2_000)]
+
+    def write(number: int) -> None:
+        writer.apply(seen(*((page, number) for page in pages)), marker(number))
+        if place.kind == "sqlite":
+            place.query("PRAGMA wal_checkpoint(PASSIVE)")
+
+    with claimed(place.store()) as writer:
+        write(0)
+        arguments = [sys.executable, "-c", FORKED_BESIDE_READERS, place.address, str(tmp_path)]
+        with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as reading:
+            asked = 0
+            while reading.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    reading.wait(0.01)
+                if (tmp_path / f"ready-{asked}").exists():
+                    write(2 * asked + 1)
+                    write(2 * asked + 2)
+                    (tmp_path / f"written-{asked}").touch()
+                    asked += 1
+            assert reading.returncode == 0, reading.communicate()[1]
 
 
 def test_a_process_that_is_forked_reads_and_closes_a_view_beside_its_parent(place):

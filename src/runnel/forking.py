@@ -1,0 +1,97 @@
+"""What a fork needs: locks that are free in the new process, and moments in which no process is forked.
+
+Of the threads of its parent a forked process has the one that forked it. A lock that another thread had would be held
+there for ever. And SQLite counts its locks on a file for each process: who is forked in the middle of a read believes
+that it has a lock which only its parent has, and its reads are torn by whoever writes.
+
+    with whole():  # another thread that forks waits until this is done
+        ...
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class OwnLock:
+    """A lock of one process. What it guards has to be fit for a fork: such as connections that are made anew."""
+
+    __slots__ = ("__weakref__", "_lock", "_owner")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        _locks.add(self)
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def release(self) -> None:
+        self._owner = None
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def free(self) -> None:
+        """In a forked process, unless it is its own thread that has it."""
+        if self._owner != threading.get_ident():
+            self._lock, self._owner = threading.Lock(), None
+
+
+_locks: weakref.WeakSet[OwnLock] = weakref.WeakSet()
+_gate = threading.Condition()
+_inside: dict[int, int] = {}  # how deep each thread is in `whole`
+_forking = 0  # threads that are about to
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    me = threading.get_ident()
+    with _gate:
+        while _forking and me not in _inside:
+            _gate.wait()
+        _inside[me] = _inside.get(me, 0) + 1
+    try:
+        yield
+    finally:
+        with _gate:
+            _inside[me] -= 1
+            if not _inside[me]:
+                del _inside[me]
+                _gate.notify_all()
+
+
+def _before() -> None:
+    global _forking
+    me = threading.get_ident()
+    _gate.acquire()  # until the fork is done: nobody begins meanwhile
+    _forking += 1
+    while any(thread != me for thread in _inside):
+        _gate.wait()
+
+
+def _after_in_parent() -> None:
+    global _forking
+    _forking -= 1
+    _gate.notify_all()
+    _gate.release()
+
+
+def _after_in_child() -> None:
+    global _forking, _gate
+    _forking, _gate = 0, threading.Condition()
+    for lock in _locks:
+        lock.free()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,122 @@
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+from runnel.forking import OwnLock, whole
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # it is what they are about
+
+
+def forked(work: Callable[[], object]) -> int:
+    """How a process ends that is forked here and does this."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # who waits for ever is ended
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def take_and_release(lock: OwnLock) -> None:
+    with lock:
+        pass
+
+
+def enter_and_leave() -> None:
+    with whole():
+        pass
+
+
+def test_one_thread_has_it_at_a_time() -> None:
+    lock, order = OwnLock(), []
+
+    def other() -> None:
+        with lock:
+            order.append("other")
+
+    with lock:
+        thread = threading.Thread(target=other)
+        thread.start()
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+
+
+def test_it_is_free_in_a_process_that_is_forked_while_a_thread_has_it() -> None:
+    lock, held, done = OwnLock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    ended = forked(lambda: take_and_release(lock))
+    done.set()
+    thread.join()
+    assert ended == 0
+
+
+def test_a_thread_that_has_it_and_forks_has_it_in_the_new_process_as_well() -> None:
+    lock = OwnLock()
+
+    def go_on() -> None:
+        lock.release()
+        take_and_release(lock)
+
+    with lock:
+        assert forked(go_on) == 0
+
+
+def test_a_process_is_not_forked_in_the_middle_of_what_is_done_as_a_whole() -> None:
+    state, begun, end = ["whole"], threading.Event(), threading.Event()
+
+    def change() -> None:
+        with whole(), whole():
+            state.append("half")
+            begun.set()
+            end.wait()
+            state.remove("half")
+
+    def look() -> None:
+        enter_and_leave()
+        assert state == ["whole"]
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    begun.wait()
+    threading.Timer(0.05, end.set).start()  # the fork waits for it, or finds a half
+    ended = forked(look)
+    thread.join()
+    assert ended == 0
+
+
+def test_a_thread_may_fork_in_the_middle_of_what_it_does_as_a_whole() -> None:
+    with whole():
+        assert forked(enter_and_leave) == 0
+
+
+def test_several_threads_fork_and_work_side_by_side() -> None:
+    ended: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            enter_and_leave()
+            ended.append(forked(enter_and_leave))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ended == [0] * 80
