@@ -23,6 +23,7 @@ from pyarrow import types
 
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.errors import RunnelError
+from runnel.libpq import PASSWORD, may_pass, what_mends
 from runnel.views.batch import Batch
 from runnel.views.errors import (
     InvalidDeclaration,
@@ -47,7 +48,6 @@ ROWS_TO_ANALYZE = 10_000  # a batch's plan wants its statistics only if it is la
 READING = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 QUOTED = re.compile(r'"(.*)"', re.DOTALL)  # from the first quote to the last: what is between may have some, too
-STARTING_OR_BUSY = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 
 
 class PostgresStore(SqlStore):
@@ -284,12 +284,13 @@ def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]
 
 
 def told_of_connecting(store: str, error: psycopg.Error) -> RunnelError:
-    """A server that answers says FATAL; libpq alone never does."""
     reason = " ".join(str(error).split())
-    if "FATAL" not in reason or any(phrase in reason for phrase in STARTING_OR_BUSY):
+    if may_pass(reason):
         return StoreUnreachable(store, reason)
-    if "password" in reason or "authentication" in reason:
-        hint = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+    if mended_by := what_mends(reason):
+        hint = mended_by
+    elif "password" in reason or "authentication" in reason:
+        hint = PASSWORD
     else:
         hint = "see to the user and the database's name, or ask whoever runs the server"
     return StoreRefused(store, reason, hint=hint)

@@ -114,8 +114,18 @@ def test_what_postgres_says_is_told_in_our_words(error, expected):
         ("FATAL: sorry, too many clients already", True),
         ('FATAL: password authentication failed for user "me"', False),
         ('FATAL: database "db" does not exist', False),
+        ("server does not support SSL, but SSL was required", False),
+        ("SSL error: certificate verify failed", False),
     ],
 )
 def test_only_what_may_pass_is_worth_another_try(text, transient):
     told = postgres.told_of_connecting("postgresql://host/db", psycopg.OperationalError(text))
     assert isinstance(told, Transient) is transient
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "five"])
+def test_a_port_that_is_none_is_refused_and_not_waited_for(port):
+    with pytest.raises(StoreRefused, match="port") as refused:
+        postgres.PostgresStore(f"postgresql://me:s3cret@127.0.0.1:{port}/shop").names()
+    assert refused.value.hint == "give a port from 1 to 65535, or none for 5432"
+    assert "s3cret" not in str(refused.value)

@@ -17,6 +17,7 @@ from psycopg.types.string import TextLoader
 
 from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable
 from runnel.errors import RunnelError
+from runnel.libpq import PASSWORD, may_pass, what_mends
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -49,46 +50,6 @@ TRANSACTION_TIMEOUT: Final = 17_00_00  # the version from which on there is one 
 OLDEST: Final = 15_00_00  # the first version whose publications say which columns and rows they have
 # Classes of errors: connections, resources, somebody in between; and what is to be tried again, as after a deadlock.
 PASSING: Final = ("08", "53", "57", "40")
-STARTING_OR_BUSY: Final = (
-    "starting up",
-    "shutting down",
-    "too many",
-    "remaining connection slots",
-    "exceeds max_wal_senders",
-    "recovery mode",
-)
-PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
-AUTHORITY: Final = (
-    "name the certificate of the authority that vouches for the server: sslrootcert=FILE, or sslrootcert=system; "
-    "sslmode=require without sslrootcert believes any server"
-)
-HOST_NAME: Final = (
-    "give the host by a name that is in the server's certificate; sslmode=verify-ca does not look at the name"
-)
-SERVER_TLS: Final = "set ssl = on there, with ssl_cert_file and ssl_key_file, or leave sslmode out of the address"
-CLIENT_FILES: Final = "see to the files that sslcert and sslkey name"
-SETTINGS_OF_ADDRESS: Final = "see to the settings behind the question mark of the address"
-# What libpq finds by itself and no waiting mends, with what does.
-UNMET: Final = {
-    "no password supplied": PASSWORD,
-    "weak sslmode": SETTINGS_OF_ADDRESS,
-    "certificate verify failed": AUTHORITY,
-    "root certificate": AUTHORITY,
-    "does not match host name": HOST_NAME,
-    "host name must be specified": HOST_NAME,
-    "host name from server certificate": HOST_NAME,
-    "server does not support SSL": SERVER_TLS,
-    "private key file": CLIENT_FILES,
-    "certificate file": CLIENT_FILES,
-    "alert unknown ca": CLIENT_FILES,
-    "alert bad certificate": CLIENT_FILES,
-    "alert certificate": CLIENT_FILES,
-    "SSL protocol version": SETTINGS_OF_ADDRESS,
-    "channel binding": SETTINGS_OF_ADDRESS,
-    "authentication method": SETTINGS_OF_ADDRESS,
-    "GSSAPI encryption required": SETTINGS_OF_ADDRESS,
-    " value: ": SETTINGS_OF_ADDRESS,
-}
 HINTS: Final = {
     "42501": "give this user the right: it needs REPLICATION, and SELECT on the tables",
     "55006": "another capture or subscription reads from the slot: stop it, or give this one a slot of its own",
@@ -162,12 +123,11 @@ class Address:
             raise DatabaseRefused(self.shown, reason, hint="upgrade the server, or capture another one")
 
     def _told_of_connecting(self, error: psycopg.Error) -> RunnelError:
-        """A server that answers says FATAL; libpq alone never does."""
         reason = " ".join(str(error).split())
-        if any(phrase in reason for phrase in STARTING_OR_BUSY):
+        if may_pass(reason):
             return DatabaseUnreachable(self.shown, reason)
-        if "FATAL" not in reason:
-            return self._told_by_libpq(reason)
+        if hint := what_mends(reason):
+            return DatabaseRefused(self.shown, reason, hint=hint)
         if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
             user = self._parts.get("user")
             return DatabaseRefused(self.shown, reason, hint=f'run ALTER ROLE "{user}" REPLICATION;')
@@ -178,12 +138,6 @@ class Address:
         else:
             hint = "see to the user and the database's name, or ask whoever runs the server"
         return DatabaseRefused(self.shown, reason, hint=hint)
-
-    def _told_by_libpq(self, reason: str) -> RunnelError:
-        for phrase, hint in UNMET.items():
-            if phrase in reason:
-                return DatabaseRefused(self.shown, reason, hint=hint)
-        return DatabaseUnreachable(self.shown, reason)
 
 
 def _is_misread(url: str) -> bool:

@@ -98,6 +98,7 @@ def test_a_setting_that_is_none_is_refused_and_not_waited_for(settings, reason):
         ('could not open certificate file "/c": Permission denied', "see to the files that sslcert and sslkey name"),
         ("SSL error: tlsv1 alert unknown ca", "see to the files that sslcert and sslkey name"),
         ("channel binding required, but SSL not in use", "see to the settings behind the question mark of the address"),
+        ('invalid port number: "99999"', "give a port from 1 to 65535, or none for 5432"),
     ],
 )
 def test_what_the_client_lacks_is_told_with_what_mends_it(monkeypatch, reason, hint):

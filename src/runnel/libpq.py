@@ -1,0 +1,81 @@
+"""What PostgreSQL's client library says when there is no connection: what may pass, and what mends the rest.
+
+A server that answers says FATAL; the library alone never does. Of what the library finds by itself, all may pass that
+is not known to need mending, as where the address is wrong or the two do not come to terms about certificates. Where an
+address has several hosts, it is enough that one of them may come back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FATAL: Final = "FATAL"
+SEVERAL, HOST = "All failures were:", "- host: "  # of psycopg
+STARTING_OR_BUSY: Final = (
+    "starting up",
+    "shutting down",
+    "system is not yet accepting",
+    "too many",
+    "remaining connection slots",
+    "exceeds max_wal_senders",
+    "recovery mode",
+)
+PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
+PORT: Final = "give a port from 1 to 65535, or none for 5432"
+AUTHORITY: Final = (
+    "name the certificate of the authority that vouches for the server: sslrootcert=FILE, or sslrootcert=system; "
+    "sslmode=require without sslrootcert believes any server"
+)
+HOST_NAME: Final = (
+    "give the host by a name that is in the server's certificate; sslmode=verify-ca does not look at the name"
+)
+SERVER_TLS: Final = "set ssl = on there, with ssl_cert_file and ssl_key_file, or leave sslmode out of the address"
+CLIENT_FILES: Final = "see to the files that sslcert and sslkey name"
+SETTINGS_OF_ADDRESS: Final = "see to the settings behind the question mark of the address"
+MENDED_BY: Final = {
+    "no password supplied": PASSWORD,
+    "invalid port number": PORT,
+    'connection option "port"': PORT,
+    "weak sslmode": SETTINGS_OF_ADDRESS,
+    "certificate verify failed": AUTHORITY,
+    "root certificate": AUTHORITY,
+    "does not match host name": HOST_NAME,
+    "host name must be specified": HOST_NAME,
+    "host name from server certificate": HOST_NAME,
+    "server does not support SSL": SERVER_TLS,
+    "private key file": CLIENT_FILES,
+    "certificate file": CLIENT_FILES,
+    "alert unknown ca": CLIENT_FILES,
+    "alert bad certificate": CLIENT_FILES,
+    "alert certificate": CLIENT_FILES,
+    "SSL protocol version": SETTINGS_OF_ADDRESS,
+    "channel binding": SETTINGS_OF_ADDRESS,
+    "authentication method": SETTINGS_OF_ADDRESS,
+    "GSSAPI encryption required": SETTINGS_OF_ADDRESS,
+    " value: ": SETTINGS_OF_ADDRESS,
+    'for connection option "': SETTINGS_OF_ADDRESS,
+}
+
+
+def may_pass(reason: str) -> bool:
+    """Whether the same attempt may succeed later."""
+    return any(map(_may_pass, _attempts(reason)))
+
+
+def what_mends(reason: str) -> str | None:
+    """Of what the library finds by itself; None if it is nothing that somebody can mend here."""
+    if FATAL in reason:
+        return None
+    return next((hint for phrase, hint in MENDED_BY.items() if phrase in reason), None)
+
+
+def _may_pass(reason: str) -> bool:
+    if any(phrase in reason for phrase in STARTING_OR_BUSY):
+        return True
+    return FATAL not in reason and what_mends(reason) is None
+
+
+def _attempts(reason: str) -> list[str]:
+    """One for each host, where there are several."""
+    _, several, each = reason.partition(SEVERAL)
+    return each.split(HOST)[1:] if several else [reason]

@@ -1,0 +1,49 @@
+import psycopg
+import pytest
+
+from runnel import libpq
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "connection to server failed: Connection refused",
+        "FATAL: the database system is starting up",
+        "server does not support SSL connection failed: FATAL: the database system is starting up",
+        "SSL SYSCALL error: EOF detected",
+        "FATAL: the database system is not yet accepting connections",
+    ],
+)
+def test_what_may_pass_is_told_from_what_somebody_has_to_mend(reason: str) -> None:
+    assert libpq.may_pass(reason)
+
+
+@pytest.mark.parametrize(
+    "reason", ['FATAL: database "shop" does not exist', "SSL error: certificate verify failed", "no password supplied"]
+)
+def test_what_somebody_has_to_mend_does_not_pass(reason: str) -> None:
+    assert not libpq.may_pass(reason)
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("postgresql://me@127.0.0.1:99999/shop", libpq.PORT),
+        ("postgresql://me@127.0.0.1:five/shop", libpq.PORT),
+        ("postgresql://me@127.0.0.1:1/shop?keepalives_idle=often", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop?sslmode=always", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop", None),
+        ("host=127.0.0.1,127.0.0.1 port=99999,0 user=me dbname=shop", libpq.PORT),
+    ],
+)
+def test_the_library_says_what_we_look_for(address: str, hint: str | None) -> None:
+    with pytest.raises(psycopg.OperationalError) as raised:
+        psycopg.connect(address, connect_timeout=10)
+    assert libpq.what_mends(str(raised.value)) == hint
+    assert libpq.may_pass(str(raised.value)) is (hint is None)
+
+
+def test_of_several_hosts_one_that_may_come_back_is_enough() -> None:
+    with pytest.raises(psycopg.OperationalError) as raised:
+        psycopg.connect("host=127.0.0.1,127.0.0.1 port=99999,1 user=me dbname=shop", connect_timeout=10)
+    assert libpq.may_pass(" ".join(str(raised.value).split()))
