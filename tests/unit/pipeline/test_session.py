@@ -11,6 +11,8 @@ from runnel.pipeline import forks, session
 from runnel.pipeline.errors import JavaMissing
 from runnel.pipeline.java import Java
 
+ALONE = "local[*]"
+
 QUICK = "-Djdk.lang.Process.launchMechanism=VFORK"
 
 
@@ -41,13 +43,30 @@ def test_java_is_told_how_its_heap_begins_where_cores_are_few(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     for brief, compiled in ((False, session.LONG_LIVED), (True, session.QUICKLY_COMPILED)):
-        assert (session.HEAP in session.life_of(brief)) is is_there
-        assert compiled in session.life_of(brief)
+        assert (session.HEAP in session.life_of(brief, ALONE)) is is_there
+        assert compiled in session.life_of(brief, ALONE)
+
+
+@pytest.mark.parametrize(
+    ("cores", "brief", "master", "takes"),
+    [
+        (2, False, ALONE, True),
+        (2, True, ALONE, False),
+        (8, False, ALONE, False),
+        (2, False, "spark://far:7077", True),
+        (2, False, "local-cluster[2,1,1024]", False),
+    ],
+)
+def test_an_app_that_goes_on_takes_its_memory_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, cores: int, brief: bool, master: str, takes: bool
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert (session.TAKEN_AT_ONCE in session.life_of(brief, master)) is takes
 
 
 def test_the_code_of_a_brief_run_is_not_kept_small() -> None:
     """No second compiler comes after the first one."""
-    assert session.LONG_LIVED not in session.life_of(brief=True)
+    assert session.LONG_LIVED not in session.life_of(brief=True, master=ALONE)
 
 
 def test_the_source_is_imported_without_pandas() -> None:
