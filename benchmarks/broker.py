@@ -10,7 +10,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import broker_bulk, broker_delays, broker_kills, broker_readers, broker_requests, broker_starts
+from benchmarks import (
+    broker_bulk,
+    broker_delays,
+    broker_kills,
+    broker_limits,
+    broker_readers,
+    broker_requests,
+    broker_starts,
+)
 from benchmarks.broker_environment import users_program
 from benchmarks.broker_servers import Kafka, Runnel, running
 from benchmarks.harness import Figure, Options
@@ -43,4 +51,5 @@ def _under_load(options: Options, place: Path, ours: Runnel, peer: Kafka) -> lis
             *broker_requests.figures(options, our_broker, peer_broker),
             *broker_readers.figures(options, place, our_broker, peer_broker),
             *broker_delays.figures(options, our_broker, peer_broker),
+            *broker_limits.figures(options, place, our_broker, peer_broker),
         ]

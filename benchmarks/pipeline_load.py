@@ -149,7 +149,8 @@ def read_topic(seen: Seen, bootstrap: str, topic: str, end: threading.Event) -> 
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     while seen.missing and not end.is_set():
-        for message in consumer.consume(500, 0.05):
+        first = consumer.poll(0.05)  # to consume several at once would wait until all are there, or for all of the time
+        for message in [first, *consumer.consume(500, 0)] if first is not None else ():
             if message.error() is None:
                 seen.see(json.loads(message.value() or b"")["number"])
     consumer.close()

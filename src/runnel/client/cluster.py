@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -26,6 +25,7 @@ from runnel.client.errors import Busy, TimedOut, UnknownPartition, UnknownTopic,
 from runnel.client.metadata import Leader, Metadata, Node, Place, Topic, metadata_request, read_metadata
 from runnel.client.security import PLAIN, Security
 from runnel.client.wire import SOFTWARE, Address, Wire
+from runnel.forking import OwnLock
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.versions import Api
@@ -48,7 +48,7 @@ class Cluster:
         self.security = security
         self.timeout = timeout
         self._addresses: list[Address] = Connection(bootstrap).addresses
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._is_hurried = False
         self._owner = os.getpid()
         self._idle: dict[Address, list[Wire]] = {}
