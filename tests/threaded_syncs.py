@@ -2,6 +2,7 @@
 
 import os
 import queue
+import select
 import threading
 from collections.abc import Sequence
 
@@ -48,6 +49,10 @@ class ThreadedSyncs:
             return self.answers()
         finally:
             os.set_blocking(self.descriptor, False)
+
+    def wait_a_while(self, seconds: float) -> list[Answer]:
+        select.select([self.descriptor], [], [], seconds)
+        return self.answers()
 
     def close(self) -> None:
         os.close(self.descriptor)

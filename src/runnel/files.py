@@ -82,6 +82,10 @@ class Syncs(Protocol):
         """The same, at least one."""
         ...
 
+    def wait_a_while(self, seconds: float) -> list[tuple[int, OSError | None]]:
+        """The same, or none if that takes longer, or cannot be waited for so exactly."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -194,6 +198,7 @@ class DiskSyncs:
         self.most = ring.most
         self.answers = ring.answers
         self.wait = ring.wait
+        self.wait_a_while = ring.wait_a_while
         self.close = ring.close
 
     def takes(self, file: File) -> bool:

@@ -1,7 +1,8 @@
 """Syncs that the kernel does by itself: Linux's io_uring, and of it no more than fsync.
 
 A sync is begun without waiting for it, and done by a worker of the kernel, as `fdatasync` would do it. The ring's
-descriptor is readable while there are answers, so that an event loop can watch it.
+descriptor is readable while there are answers, so that an event loop can watch it; or it waits for them, but only so
+long.
 
 Neither Python's library nor C's wraps these calls, so they are made by their numbers, and the two queues of the ring
 are read and written where the kernel maps them. Containers often forbid io_uring, and on other processors than x86-64
@@ -30,6 +31,7 @@ SETUP, ENTER = 425, 426  # the calls
 PARAMETERS_SIZE = 120
 FEATURES_AT, SUBMISSIONS_AT, COMPLETIONS_AT = 20, 40, 80  # in the parameters: where the parts of each queue are
 ONE_MAP, KEEPS_ALL_ANSWERS = 1, 2  # features: both queues are in one place; answers that find no room wait for it
+KNOWS_LIMITS = 256  # another one, of Linux 5.11: it can be told how long to wait
 PARTS = struct.Struct("<7I")  # head, tail, mask, entries | of submissions: flags, dropped, array; others: -, entries, -
 QUEUES, ENTRIES = 0, 0x10000000  # what to map
 FSYNC = 3
@@ -39,6 +41,10 @@ ANSWER = struct.Struct("<QiI")  # number, result, flags
 NUMBER = struct.Struct("<I")
 WRAP = 0xFFFFFFFF
 GET_ANSWERS = 1  # of `ENTER`: also those that found no room
+WITH_LIMIT = 8  # of `ENTER`: in the place of the signals comes a `LIMIT`
+LIMIT = struct.Struct("<QIIQ")  # signals, their size, -, where the `TIME` is
+TIME = struct.Struct("<qq")  # seconds, nanoseconds
+NANOSECONDS = 1_000_000_000
 NO_ROOM = 2  # in the flags of the submission queue: there are such answers
 SECONDS_TO_TRY = 10.0
 
@@ -73,6 +79,10 @@ class Ring:
         self._at_once = (ctypes.c_uint(0), ctypes.c_uint(0), *no_signals)
         self._asking = (ctypes.c_uint(0), ctypes.c_uint(GET_ANSWERS), *no_signals)
         self._waiting = (ctypes.c_uint(1), ctypes.c_uint(GET_ANSWERS), *no_signals)
+        self._time = ctypes.create_string_buffer(TIME.size)
+        limit = ctypes.create_string_buffer(LIMIT.pack(0, 0, 0, ctypes.addressof(self._time)), LIMIT.size)
+        how = ctypes.c_uint(GET_ANSWERS | WITH_LIMIT)
+        self._waiting_a_while = (ctypes.c_uint(1), how, limit, ctypes.c_size_t(LIMIT.size))
         # A sync's ticket is its own for good: the answer to one that nobody waits for any more is told apart. The
         # kernel may look a descriptor up late, so its file must not be closed before the answer.
         self._under_way: dict[int, Synced] = {}
@@ -90,6 +100,7 @@ class Ring:
         features = NUMBER.unpack_from(parameters, FEATURES_AT)[0]
         if features & (ONE_MAP | KEEPS_ALL_ANSWERS) != ONE_MAP | KEEPS_ALL_ANSWERS:
             raise NoRing("the kernel is too old")
+        self._knows_limits = bool(features & KNOWS_LIMITS)
         head_at, tail_at, mask_at, _, flags_at, _, array_at = PARTS.unpack_from(parameters, SUBMISSIONS_AT)
         answers = PARTS.unpack_from(parameters, COMPLETIONS_AT)
         answers_head_at, answers_tail_at, answers_mask_at, _, _, self._answers_at, _ = answers
@@ -166,6 +177,15 @@ class Ring:
         while not (found := self.answers()):
             if self._enter(self._slow_call, 0, self._waiting) < 0 and ctypes.get_errno() != errno.EINTR:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return found
+
+    def wait_a_while(self, seconds: float) -> list[Answer]:
+        """The same, or none if that takes longer. Where the kernel knows no limits: those that are there."""
+        found = self.answers()
+        if not found and self._knows_limits:
+            TIME.pack_into(self._time, 0, *divmod(int(seconds * NANOSECONDS), NANOSECONDS))
+            self._enter(self._slow_call, 0, self._waiting_a_while)
+            found = self.answers()
         return found
 
     def close(self) -> None:

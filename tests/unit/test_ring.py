@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import select
+import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -85,6 +86,32 @@ def test_a_descriptor_that_is_closed_is_answered_with_its_error(ring: Ring) -> N
 def test_waiting_returns_with_an_answer(ring: Ring, files: list[FileIO]) -> None:
     assert ring.begin(files[:1]) == 1
     assert ring.wait() == [(0, None)]
+
+
+def test_waiting_a_while_returns_with_an_answer(ring: Ring, files: list[FileIO]) -> None:
+    assert ring.begin(files[:1]) == 1
+    assert ring.wait_a_while(PATIENCE) == [(0, None)]
+
+
+def test_waiting_a_while_ends_without_one(ring: Ring, files: list[FileIO]) -> None:
+    begin = time.monotonic()
+    assert ring.wait_a_while(0.01) == []
+    assert time.monotonic() - begin >= 0.01
+    assert ring.begin(files[:1]) == 1
+    assert ring.wait() == [(0, None)]
+
+
+def test_where_the_kernel_knows_no_limits_nobody_waits_a_while(
+    ring: Ring, files: list[FileIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KNOWS_LIMITS", 1 << 31)
+    old = Ring(8)
+    monkeypatch.setattr(old, "_enter", None)
+    assert old.wait_a_while(PATIENCE) == []
+    monkeypatch.undo()
+    assert old.begin(files[:1]) == 1
+    assert all_answers(old, 1) == [(0, None)]
+    old.close()
 
 
 # --- the queues

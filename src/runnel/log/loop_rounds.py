@@ -2,7 +2,8 @@
 
 Handing a round to a thread and its answers back costs two wake-ups and turns at the interpreter's lock. So a loop whose
 callbacks submit runs the round itself: it writes, begins the syncs, and goes on with other things; when the last sync
-is answered, it publishes. It never waits for a disk, and so it takes a round only if
+is answered, it publishes. It waits for no disk, but for a moment where the last sync took no longer, and so it takes a
+round only if
 
 - nobody else has one under way, or asks for his turn: then it comes back when the others are done, and whoever asks
   after that lets it go first;
@@ -19,7 +20,6 @@ Whatever happens in a round, its end gives up the turn, or all commits would end
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -31,10 +31,11 @@ from runnel.log.writer import Writer
 from runnel.settings import KIB, MIB
 
 MOST_BYTES = MIB
-# A sync of a few bytes is often done before a sleeping thread would be woken. For so long the loop takes turns without
-# sleeping, if the last sync was as quick.
-WATCHED_SECONDS = 0.0004
-WATCHED_BYTES = 16 * KIB
+# A sync of a few bytes is often done before the loop would have looked at its sockets and slept. For so long it waits
+# for one, if the last sync was as quick; more appends in a round tell that it has other things to do.
+AWAITED_SECONDS = 0.0004
+AWAITED_BYTES = 16 * KIB
+AWAITED_APPENDS = 8
 # Where rounds follow each other, the next one takes along what has come already: it waits while each turn of the loop
 # brings more, for so long at most. Every round costs the loop about as much as two small requests.
 GATHERING_SECONDS = 0.0005
@@ -101,6 +102,7 @@ class LoopRounds:
         self._thread = threading.get_ident()
         self._planned = False
         self._submitted = 0  # by callbacks of the loop
+        self._in_rounds = 0  # of them, when the last round began
         self._gathered = 0  # of them, when it was last looked
         self._gathering_since = 0.0
         self._asks_for_turn = False
@@ -114,9 +116,7 @@ class LoopRounds:
         self._failed: list[Failure] = []
         self._size = 0  # of what the round under way writes
         self._begun = 0.0
-        self._watches = (os.cpu_count() or 1) > 1  # else it would keep the kernel from its work
         self._was_quick = True
-        self._watching = False
         self._taking = threading.Lock()  # answers: the loop, or whoever finishes its round
         loop.add_reader(syncs.descriptor, self._take_answers)
 
@@ -213,6 +213,7 @@ class LoopRounds:
             self._had_turn.clear()
             return
         self._asks_for_turn = False
+        appends, self._in_rounds = self._submitted - self._in_rounds, self._submitted
         if not self._had_turn.is_set():
             self._had_turn.set()
         try:
@@ -227,9 +228,10 @@ class LoopRounds:
             self._finish_round()
         elif not self._missing:  # no sync could be begun
             self._end(self._ended())
-        elif self._watches and self._was_quick and self._size <= WATCHED_BYTES and not self._watching:
-            self._watching = True
-            self._loop.call_soon(self._watch)
+        elif self._was_quick and self._size <= AWAITED_BYTES and appends <= AWAITED_APPENDS:
+            self._wait_a_while()
+            if not self._missing:
+                self._take_answers()
 
     def _is_quick(self, writers: list[Writer]) -> bool:
         if len(writers) > self._syncs.most:
@@ -261,13 +263,13 @@ class LoopRounds:
             refused = OSError(errno.EAGAIN, "the sync could not be begun")
             self._note([(number, refused) for number in range(begun, len(to_sync))])
 
-    def _watch(self) -> None:
-        try:
-            self._take_answers()
-        finally:
-            self._watching = bool(self._under_way) and time.perf_counter() - self._begun < WATCHED_SECONDS
-            if self._watching:
-                self._loop.call_soon(self._watch)
+    def _wait_a_while(self) -> None:
+        with self._taking:
+            answers = self._syncs.wait_a_while(AWAITED_SECONDS)
+            self._note(answers)
+            while answers and self._missing:
+                answers = self._syncs.wait_a_while(max(0.0, self._begun + AWAITED_SECONDS - time.perf_counter()))
+                self._note(answers)
 
     def _take_answers(self) -> None:
         with self._taking:
@@ -276,7 +278,7 @@ class LoopRounds:
             writers = self._ended()
         if not writers:
             return
-        self._was_quick = time.perf_counter() - self._begun < WATCHED_SECONDS
+        self._was_quick = time.perf_counter() - self._begun < AWAITED_SECONDS
         had_planned = self._planned  # what the answers bring plans its own round
         try:
             with self._together():

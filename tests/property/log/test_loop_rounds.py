@@ -77,6 +77,9 @@ class ChancySyncs:
     def wait(self) -> list[tuple[int, OSError | None]]:
         return self._answers(self._chance.randrange(len(self._begun)) + 1)
 
+    def wait_a_while(self, seconds: float) -> list[tuple[int, OSError | None]]:
+        return self.answers()
+
     def _answers(self, count: int) -> list[tuple[int, OSError | None]]:
         numbers = self._chance.sample(sorted(self._begun), count)
         answers = [(number, _failure_of(self._begun.pop(number))) for number in numbers]

@@ -209,6 +209,111 @@ def test_a_relaxed_append_is_answered_by_the_loop_without_a_sync() -> None:
     assert partition.synced_offset == 0
 
 
+# --- a moment for the disk
+
+
+class AwaitedSyncs(HeldSyncs):
+    """They may come as a loop waits for them."""
+
+    comes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited: list[float] = []
+
+    def wait_a_while(self, seconds: float) -> list[tuple[int, OSError | None]]:
+        self.awaited.append(seconds)
+        return self.wait() if self.comes else []
+
+
+class OneByOneSyncs(AwaitedSyncs):
+    def wait_a_while(self, seconds: float) -> list[tuple[int, OSError | None]]:
+        self.awaited.append(seconds)
+        if not self.comes:
+            return []
+        self.comes = False
+        self.wait()
+        return [(0, None)]
+
+
+def awaiting_stage(monkeypatch: pytest.MonkeyPatch, syncs: type[AwaitedSyncs] = AwaitedSyncs) -> Any:
+    """What takes less than a minute is quick."""
+    monkeypatch.setattr(loop_rounds, "AWAITED_SECONDS", 60.0)
+    monkeypatch.setattr(HeldFiles, "syncs", lambda files: setattr(files, "given", syncs()) or files.given)
+    return LoopStage()
+
+
+def test_a_quick_sync_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = awaiting_stage(monkeypatch)
+    partition = stage.partition_with_a_record()
+    appends = []
+    for _ in range(3):
+        appends.append(partition.submit(batch(b"tea")))
+        stage.loop.turn()
+        assert appends[-1].done
+
+    assert [append.result(timeout=0).base_offset for append in appends] == [1, 2, 3]
+    assert stage.held.given.awaited == [60.0] * 3
+
+
+def test_after_a_slow_sync_the_loop_waits_for_none_until_one_is_quick_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = awaiting_stage(monkeypatch)
+    partition, syncs = stage.partition_with_a_record(), stage.held.given
+    syncs.comes = False
+
+    def append_one(*, slow: bool) -> int:
+        append = partition.submit(batch(b"tea"))
+        stage.loop.turn()
+        assert not append.done
+        stage.rounds._begun -= 61 if slow else 0
+        stage.answer()
+        assert append.done
+        return len(syncs.awaited)
+
+    assert [append_one(slow=slow) for slow in (True, True, False, False)] == [1, 1, 1, 2]
+
+
+def test_what_is_large_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = awaiting_stage(monkeypatch)
+    partition = stage.partition_with_a_record()
+    append = partition.submit(batch(b"t" * loop_rounds.AWAITED_BYTES))
+    stage.loop.turn()
+    assert not append.done
+    stage.answer()
+
+    assert append.done
+    assert not stage.held.given.awaited
+
+
+def test_where_much_is_going_on_no_sync_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = awaiting_stage(monkeypatch)
+    partition = stage.partition_with_a_record()
+
+    def append_together(count: int) -> int:
+        appends = [partition.submit(batch(b"tea")) for _ in range(count)]
+        stage.loop.turn()
+        stage.answer()
+        assert all(append.done for append in appends)
+        return len(stage.held.given.awaited)
+
+    few, many = loop_rounds.AWAITED_APPENDS, loop_rounds.AWAITED_APPENDS + 1
+    assert [append_together(count) for count in (few, many, many, few)] == [1, 1, 1, 2]
+
+
+def test_of_several_syncs_the_rest_is_waited_for_as_well_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = awaiting_stage(monkeypatch, OneByOneSyncs)
+    partitions = [stage.partition_with_a_record(topic) for topic in ("orders", "parts")]
+    appends = [partition.submit(batch(b"tea")) for partition in partitions]
+    stage.loop.turn()
+
+    assert [append.done for append in appends] == [False, False]
+    first, second = stage.held.given.awaited
+    assert second < first == 60.0
+    stage.rounds._note([(1, None)])
+    stage.loop.turn_until_idle()
+    assert [append.done for append in appends] == [True, True]
+
+
 # --- failures
 
 
