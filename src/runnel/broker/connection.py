@@ -24,6 +24,7 @@ from runnel.files import Buffer
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
+from runnel.protocol.known import Facts, KnownProduces
 from runnel.protocol.own import ANSWERED
 from runnel.protocol.versions import Api
 from runnel.settings import KIB
@@ -83,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._muted: asyncio.TimerHandle | None = None
         self._turn_planned = False
         self._stopping = False
+        self._known = KnownProduces()
         self._seen = (0, 0)  # how much had come and had not left, when it was last looked at
 
     def __repr__(self) -> str:
@@ -267,26 +269,31 @@ class Connection(asyncio.Protocol):
     # --- one request
 
     def _begin(self, frame: Frame) -> None:
+        data, start, end = frame
         try:
-            data, start, end = frame
-            header = parse_header(data, start, end)
-            key, version, correlation_id, client_id, _ = header
-            encoder = _ENCODERS.get((key, version)) or _encoder_of(key, version)
-            if encoder is None:
-                if key != Api.API_VERSIONS:
-                    raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
-                version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
-                encoder = response_encoder(key, version)
-            else:
-                body = read_request(data, header, end)
+            read = self._known.read(data, start, end) or self._read(data, start, end)
         except MalformedRequest as error:
             self.give_up(error.what)
             return
+        key, version, correlation_id, client_id, body = read
         facts = (key, version, correlation_id, client_id, body, self, end - start)
         request = tuple.__new__(Request, facts)  # without a call in Python: there are many
-        slot = Slot(request, encoder)
+        slot = Slot(request, _ENCODERS[key, version])
         self._slots.append(slot)
         self._call(handler_of(key), slot)
+
+    def _read(self, data: bytes, start: int, end: int) -> Facts:
+        header = parse_header(data, start, end)
+        key, version, correlation_id, client_id, _ = header
+        if _is_served(key, version):
+            body = read_request(data, header, end)
+            if key == Api.PRODUCE:
+                self._known.note(data, start, end, header)
+        elif key == Api.API_VERSIONS and _is_served(key, 0):
+            version, body = 0, {"unsupported_version": True}  # the one question that may be asked in any version
+        else:
+            raise MalformedRequest(f"it asked for API {key} in version {version}, which is not served")
+        return key, version, correlation_id, client_id, body
 
     def _call(self, handler: Handler, slot: Slot) -> None:
         try:
@@ -432,9 +439,11 @@ class Connection(asyncio.Protocol):
 _ENCODERS: dict[tuple[int, int], Encoder] = {}  # of the APIs and versions that were asked for
 
 
-def _encoder_of(key: int, version: int) -> Encoder | None:
-    """None for what is not served. That is not remembered: a stranger may ask for anything."""
+def _is_served(key: int, version: int) -> bool:
+    """Then its encoder is there. What is not served is not remembered: a stranger may ask for anything."""
+    if (key, version) in _ENCODERS:
+        return True
     if key not in ANSWERED or version not in ANSWERED[key]:
-        return None
-    encoder = _ENCODERS[key, version] = response_encoder(key, version)
-    return encoder
+        return False
+    _ENCODERS[key, version] = response_encoder(key, version)
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -170,8 +171,14 @@ def added_partitions_answer(version: int, body: Mapping[str, Any]) -> bytes | No
 def _named(topic: Mapping[str, Any], version: int) -> bytes | None:
     if version >= IDS_SINCE:
         return None if topic["topic_id"] is None else topic["topic_id"].bytes
-    name: bytes = topic["name"].encode()
-    return bytes((len(name) + 1,)) + name if len(name) < LONGEST_NAME else None
+    return _short(topic["name"])
+
+
+@lru_cache(1024)
+def _short(name: str) -> bytes | None:
+    """With its length in one byte, or None."""
+    data = name.encode()
+    return bytes((len(data) + 1,)) + data if len(data) < LONGEST_NAME else None
 
 
 def read_end(data: bytes, start: int, end: int, version: int) -> dict[str, Any] | None:
