@@ -31,6 +31,7 @@ HOST_NAME: Final = (
 )
 SERVER_TLS: Final = "set ssl = on there, with ssl_cert_file and ssl_key_file, or leave sslmode out of the address"
 CLIENT_FILES: Final = "see to the files that sslcert and sslkey name"
+SERVICE: Final = "see to the file of services that PGSERVICEFILE names, else ~/.pg_service.conf"
 SETTINGS_OF_ADDRESS: Final = "see to the settings behind the question mark of the address"
 MENDED_BY: Final = {
     "no password supplied": PASSWORD,
@@ -54,6 +55,10 @@ MENDED_BY: Final = {
     "GSSAPI encryption required": SETTINGS_OF_ADDRESS,
     " value: ": SETTINGS_OF_ADDRESS,
     'for connection option "': SETTINGS_OF_ADDRESS,
+    "bad value for": SETTINGS_OF_ADDRESS,
+    "invalid SCRAM": SETTINGS_OF_ADDRESS,
+    "could not parse network address": SETTINGS_OF_ADDRESS,
+    "definition of service": SERVICE,
 }
 
 

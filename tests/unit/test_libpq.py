@@ -32,13 +32,17 @@ def test_what_somebody_has_to_mend_does_not_pass(reason: str) -> None:
         ("postgresql://me@127.0.0.1:five/shop", libpq.PORT),
         ("postgresql://me@127.0.0.1:1/shop?keepalives_idle=often", libpq.SETTINGS_OF_ADDRESS),
         ("postgresql://me@127.0.0.1:1/shop?sslmode=always", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop?connect_timeout=soon", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop?scram_client_key=x", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop?hostaddr=127.0.0.999", libpq.SETTINGS_OF_ADDRESS),
+        ("postgresql://me@127.0.0.1:1/shop?service=none", libpq.SERVICE),
         ("postgresql://me@127.0.0.1:1/shop", None),
         ("host=127.0.0.1,127.0.0.1 port=99999,0 user=me dbname=shop", libpq.PORT),
     ],
 )
 def test_the_library_says_what_we_look_for(address: str, hint: str | None) -> None:
-    with pytest.raises(psycopg.OperationalError) as raised:
-        psycopg.connect(address, connect_timeout=10)
+    with pytest.raises(psycopg.Error) as raised:
+        psycopg.connect(address, **({} if "connect_timeout" in address else {"connect_timeout": 10}))
     assert libpq.what_mends(str(raised.value)) == hint
     assert libpq.may_pass(str(raised.value)) is (hint is None)
 

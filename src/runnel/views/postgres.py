@@ -275,7 +275,7 @@ def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
             prepare_threshold=None,  # a plan for a small batch is none for a large one
-            connect_timeout=CONNECT_SECONDS,
+            connect_timeout=conninfo_to_dict(url).get("connect_timeout", CONNECT_SECONDS),
             client_encoding="utf8",
             application_name=name,
         )

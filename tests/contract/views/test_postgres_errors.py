@@ -21,6 +21,15 @@ def test_nothing_listens(postgres):
         PostgresStore(url).names()
 
 
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [("connect_timeout=soon", "behind the question mark"), ("service=nowhere", "see to the file of services")],
+)
+def test_a_setting_of_the_address_that_cannot_be_is_not_waited_for(setting, hint):
+    with pytest.raises(StoreRefused, match=hint):
+        PostgresStore(f"postgresql://runnel@127.0.0.1:1/runnel?{setting}").names()
+
+
 def test_a_password_that_is_refused_is_told_without_the_password(postgres):
     postgres.run("CREATE ROLE locked LOGIN PASSWORD 'right'")
     url = postgres.url_of("locked", password="wr0ng-secret")
