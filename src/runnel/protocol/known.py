@@ -40,10 +40,9 @@ class KnownProduces:
     __slots__ = ("_known", "_sizes")
 
     def __init__(self) -> None:
-        self._known: dict[
-            bytes, _Known
-        ] = {}  # by all that comes before the length of the batch, but the correlation id
-        self._sizes: tuple[int, ...] = ()  # of that
+        # By all that comes before the length of the batch, without the correlation id.
+        self._known: dict[bytes, _Known] = {}
+        self._sizes: tuple[int, ...] = ()  # of that, with it
 
     def read(self, data: bytes, start: int, end: int) -> Facts | None:
         """The request from `start` to `end`, if one like it is known."""
