@@ -5,7 +5,6 @@ program that writes, syncs and answers (`broker_least`). What that one takes is 
 Kafka, which does not, it tells what the sync alone costs.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import broker_least, broker_load
+from benchmarks import broker_least
 from benchmarks.broker_delays import RATE, ROOT
 from benchmarks.broker_promises import DEFAULTS
+from benchmarks.broker_requests import load
 from benchmarks.broker_servers import Running
 from benchmarks.broker_turns import PEER, say
 from benchmarks.harness import Figure, Options
-from tests.interop.kafka_server import HOST
 
 LEAST = "write, fdatasync, answer"
 NAME = f"a lone record over a plain socket, {RATE} records/s"
@@ -59,11 +58,8 @@ def _figures(name: str, against: str, ours: list[Sample], peer: list[Sample]) ->
 
 
 def _sample(port: int, topic: str, seconds: int) -> Sample:
-    arguments = [HOST, port, topic, 1, 1, RATE, seconds]
-    command = [sys.executable, "-m", broker_load.__name__, *map(str, arguments)]
-    run = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    result = json.loads(run.stdout)
-    return Sample(result["p50"], result["p99"])
+    seen = load(port, topic, connections=1, in_flight=1, rate=RATE, seconds=seconds)
+    return Sample(seen["p50"], seen["p99"])
 
 
 @contextmanager

@@ -67,8 +67,15 @@ def _half_of_the_lower_peak(peak: Turns[Sample]) -> float:
 
 
 def _sample(broker: Running, topic: str, rate: float, seconds: float) -> Sample:
-    arguments = [HOST, broker.port, topic, CONNECTIONS, IN_FLIGHT, rate, seconds]
-    command = [sys.executable, "-m", broker_load.__name__, *map(str, arguments)]
     before = cpu_seconds(broker.pid)
+    seen = load(broker.port, topic, CONNECTIONS, IN_FLIGHT, rate, seconds)
+    return Sample(**seen, cpu=cpu_seconds(broker.pid) - before)
+
+
+def load(port: int, topic: str, connections: int, in_flight: int, rate: float, seconds: float) -> dict[str, float]:
+    """What `broker_load` sees, in a process of its own."""
+    arguments = [HOST, port, topic, connections, in_flight, rate, seconds]
+    command = [sys.executable, "-m", broker_load.__name__, *map(str, arguments)]
     run = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return Sample(**json.loads(run.stdout), cpu=cpu_seconds(broker.pid) - before)
+    seen: dict[str, float] = json.loads(run.stdout)
+    return seen

@@ -265,11 +265,10 @@ class LoopRounds:
 
     def _wait_a_while(self) -> None:
         with self._taking:
-            answers = self._syncs.wait_a_while(AWAITED_SECONDS)
-            self._note(answers)
-            while answers and self._missing:
-                answers = self._syncs.wait_a_while(max(0.0, self._begun + AWAITED_SECONDS - time.perf_counter()))
+            left = AWAITED_SECONDS
+            while self._missing and (answers := self._syncs.wait_a_while(left)):
                 self._note(answers)
+                left = max(0.0, self._begun + AWAITED_SECONDS - time.perf_counter())
 
     def _take_answers(self) -> None:
         with self._taking:

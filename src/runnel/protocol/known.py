@@ -37,12 +37,13 @@ class _Known(NamedTuple):
 class KnownProduces:
     """Those of one batch that came by one connection."""
 
-    __slots__ = ("_known", "_sizes")
+    __slots__ = ("_known", "_left", "_sizes")
 
     def __init__(self) -> None:
         # By all that comes before the length of the batch, without the correlation id.
         self._known: dict[bytes, _Known] = {}
         self._sizes: tuple[int, ...] = ()  # of that, with it
+        self._left = MOST_KNOWN  # to look at: it means to read them twice
 
     def read(self, data: bytes, start: int, end: int) -> Facts | None:
         """The request from `start` to `end`, if one like it is known."""
@@ -76,11 +77,12 @@ class KnownProduces:
     def note(self, data: bytes, start: int, end: int, header: RequestHeader) -> None:
         """This Produce was read."""
         key, version, _, client_id, body_at = header
-        if len(self._known) == MOST_KNOWN or data[body_at]:  # with tags in its header
+        if not self._left or data[body_at]:  # with tags in its header
             return
         body = read_single_produce(data, body_at + 1, end, version)
         if body is None:
             return
+        self._left -= 1
         (topic,) = body["topic_data"]
         (partition,) = topic["partition_data"]
         length = len(partition["records"]) + 1

@@ -128,7 +128,7 @@ def is_torn(number):
         first = set(moment.rows(limit=8).column("seen").to_pylist())
         open(f"{sys.argv[2]}/ready-{number}", "w").close()
         while not os.path.exists(f"{sys.argv[2]}/written-{number}"):
-            time.sleep(0.002)
+            time.sleep(0.002)  # another process says it by a file; the alarm ends who waits for ever
         return set(moment.rows().column("seen").to_pylist()) != first
 
 

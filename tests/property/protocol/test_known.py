@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.errors import MalformedRequest
+from runnel.protocol import known as module
 from runnel.protocol.decode import read_request
 from runnel.protocol.frames import FIXED, parse_header
-from runnel.protocol.hot import FLEXIBLE_SINCE
+from runnel.protocol.hot import FLEXIBLE_SINCE, read_single_produce
 from runnel.protocol.known import LONGEST_KNOWN, MOST_KNOWN, MOST_SIZES, Facts, KnownProduces
 from runnel.protocol.own import ANSWERED
 from runnel.protocol.versions import SERVED, Api
@@ -170,11 +172,20 @@ def test_a_connection_remembers_so_many_and_no_more() -> None:
     assert found == [True] * MOST_KNOWN + [False] * 3
 
 
-def test_what_is_long_is_not_remembered() -> None:
-    known = KnownProduces()
+def test_what_is_long_is_not_remembered_and_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, looks = KnownProduces(), 0
+
+    def look(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return read_single_produce(*arguments)
+
+    monkeypatch.setattr(module, "read_single_produce", look)
     each = frame(12, 1, "a" * LONGEST_KNOWN, body_of(12, simple()))
-    assert read_as_a_connection(known, each, 0, len(each)) == read_anew(each, 0, len(each))
-    assert known.read(each, 0, len(each)) is None
+    for _ in range(MOST_KNOWN + 3):
+        assert read_as_a_connection(known, each, 0, len(each)) == read_anew(each, 0, len(each))
+        assert known.read(each, 0, len(each)) is None
+    assert looks == MOST_KNOWN + (MOST_KNOWN + 3), "each was read anew for comparison, too"
 
 
 def test_a_connection_tries_so_many_sizes_and_no_more() -> None:

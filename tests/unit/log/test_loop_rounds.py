@@ -49,8 +49,10 @@ class HeldSyncs(FaultySyncs):
 
 
 class HeldFiles(FaultyFiles):
+    kind: type[HeldSyncs] = HeldSyncs
+
     def syncs(self) -> HeldSyncs:
-        self.given = HeldSyncs()
+        self.given = self.kind()
         return self.given
 
 
@@ -239,7 +241,7 @@ class OneByOneSyncs(AwaitedSyncs):
 def awaiting_stage(monkeypatch: pytest.MonkeyPatch, syncs: type[AwaitedSyncs] = AwaitedSyncs) -> Any:
     """What takes less than a minute is quick."""
     monkeypatch.setattr(loop_rounds, "AWAITED_SECONDS", 60.0)
-    monkeypatch.setattr(HeldFiles, "syncs", lambda files: setattr(files, "given", syncs()) or files.given)
+    monkeypatch.setattr(HeldFiles, "kind", syncs)
     return LoopStage()
 
 
