@@ -25,6 +25,9 @@ NAME = re.compile(
     r"""[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\]""",
     re.ASCII | re.VERBOSE,
 )
+COMMENT = re.compile(
+    r"""(?P<quoted>"[^"]*" | '[^']*' | `[^`]*` | \[[^\]]*\]) | --[^\n]* | /\*.*?(?:\*/|\Z)""", re.DOTALL | re.VERBOSE
+)
 VALUES = {  # words that are no names; to ask whether something IS TRUE is not to ask whether it is 1
     "TRUE": "1",
     "FALSE": "0",
@@ -176,7 +179,12 @@ def _unique(connection: sqlite3.Connection, table: str, columns: tuple[ColumnSha
 def _expressions(connection: sqlite3.Connection, index: str) -> list[str]:
     """The terms of an index as they were written, without what follows their expression."""
     (text,) = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?", [index]).fetchone()
-    return [_without_order(term) for term in _terms(text)]
+    return [_without_order(term) for term in _terms(_without_comments(text))]
+
+
+def _without_comments(text: str) -> str:
+    """SQLite keeps a statement as it was written. In a trigger a comment would hide what comes behind it."""
+    return COMMENT.sub(lambda found: found["quoted"] or " ", text)
 
 
 def _terms(text: str) -> Iterator[str]:

@@ -203,6 +203,26 @@ def test_unique_indexes_on_expressions_and_on_some_rows(captured):
     assert captured.told() == [("c", None, (7, "c", 2))]
 
 
+@pytest.mark.parametrize(
+    "terms",
+    [
+        "\n lower(mail) -- it's the same (or not\n",
+        "\n lower(mail) -- for all, DESC\n, live",
+        "/* a) */ lower(mail /* ], */) /* COLLATE x */ DESC",
+        "lower(mail || '--/*' || \"live\" /* never closed\") */)",
+    ],
+)
+def test_comments_in_an_index_on_an_expression_change_nothing(captured, terms):
+    captured.write(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, mail TEXT, live INTEGER)",
+        f"CREATE UNIQUE INDEX i -- (it's one)\n ON t ({terms})",
+        "INSERT INTO t VALUES (1, 'A@x', 1)",
+    )
+    captured.prepare()
+    captured.write("REPLACE INTO t VALUES (2, 'a@X', 1)")
+    assert captured.told() == [("d", (1, "A@x", 1), None), ("c", None, (2, "a@X", 1))]
+
+
 def test_values_are_kept_as_they_are(captured):
     values = [None, 0, 2**63 - 1, -(2**63), 0.1, 1e300, float("inf"), "", "ä\x00😀", b"", b"\x00\xff", "1", b"1"]
     captured.write("CREATE TABLE t (id INTEGER PRIMARY KEY, v)", "CREATE TABLE n (v NUMERIC, t TEXT, r REAL, b BLOB)")
