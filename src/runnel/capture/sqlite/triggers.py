@@ -17,11 +17,14 @@ triggers, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 
 from runnel.capture.sqlite.names import Names, quoted_name
 from runnel.capture.sqlite.shapes import Shape, Term
+
+CALL = re.compile(r"""^ (?:[^'] | '[^']*')* [(]""", re.VERBOSE)  # a parenthesis that is not in a text
 
 
 class Entry(IntEnum):
@@ -158,13 +161,26 @@ class Triggers:
     def _equal(self, term: Term, column: str, expression: str) -> str:
         collation = f"COLLATE {quoted_name(term.collation)}"
         if term.place is not None:
-            return f"{column} {collation} = NEW.{self._column(term)}"
+            return f"{column} {collation} = {self._new_value(term.place)}"
         return f"{expression} {collation} = {self._of_row(term, 'NEW')}"
 
     def _of_row(self, term: Term, row: str) -> str:
         """An index's expression for another row: its columns stand in it by their plain names."""
-        columns = ", ".join(f"{row}.{column} AS {column}" for column in self._columns)
+        values = (
+            self._new_value(place) if row == "NEW" else f"{row}.{column}" for place, column in enumerate(self._columns)
+        )
+        columns = ", ".join(f"{value} AS {column}" for value, column in zip(values, self._columns, strict=True))
         return f"(SELECT {term.expression} FROM (SELECT {columns}) AS {self._table})"
+
+    def _new_value(self, place: int) -> str:
+        """REPLACE puts the default in the place of a null that must not be one after the triggers before are called.
+        A default that calls a function is left alone: not every writer may have that.
+        """
+        column = self._shape.columns[place]
+        value = f"NEW.{self._columns[place]}"
+        if not column.not_null or column.default is None or CALL.search(column.default_value):
+            return value
+        return f"CASE WHEN {value} IS NULL THEN ({column.default_value}) ELSE {value} END"
 
     def _of_noted(self, term: Term) -> str:
         columns = ", ".join(f"n.c{place} AS {column}" for place, column in enumerate(self._columns))

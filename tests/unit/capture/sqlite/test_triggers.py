@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -187,6 +188,40 @@ def test_whatever_must_be_unique_a_replaced_row_is_told_of(captured, table, rows
     assert len(after) == 1
 
 
+@pytest.mark.parametrize("way", ["REPLACE INTO t VALUES (2, NULL, NULL)", "UPDATE OR REPLACE t SET a = NULL, b = NULL"])
+@pytest.mark.parametrize(
+    ("column", "also"),
+    [
+        ("a TEXT NOT NULL DEFAULT 'it''s (none)' UNIQUE, b", "SELECT 1"),
+        ("a INT NOT NULL DEFAULT '7' UNIQUE, b", "SELECT 1"),
+        ("a NOT NULL DEFAULT (1 + 2) UNIQUE, b", "SELECT 1"),
+        ("a NOT NULL DEFAULT none UNIQUE, b", "SELECT 1"),
+        ("a TEXT NOT NULL DEFAULT 'X', b", "CREATE UNIQUE INDEX i ON t (lower(a))"),
+    ],
+)
+def test_a_null_that_is_replaced_by_the_default_replaces_the_row_that_has_it(captured, column, also, way):
+    captured.write(f"CREATE TABLE t (id INTEGER PRIMARY KEY, {column})", also, "INSERT INTO t (id) VALUES (1)")
+    if way.startswith("UPDATE"):
+        captured.write("INSERT INTO t (id, a) VALUES (2, 9)")
+        way = f"{way} WHERE id = 2"
+    captured.prepare()
+    captured.write(way)
+    ((number, value, _),) = captured.writer.execute("SELECT * FROM t").fetchall()
+    told = captured.told()
+    assert told[0] == ("d", (1, value, None), None)
+    assert [after for _, _, after in told[1:]] == [(number, value, None)]
+
+
+def test_a_default_that_calls_a_function_is_not_called(captured):
+    """A writer who gives the column a value need not have the function."""
+    captured.writer.create_function("code", 0, lambda: "x", deterministic=True)
+    captured.write("CREATE TABLE t (id INTEGER PRIMARY KEY, a NOT NULL DEFAULT (code()) UNIQUE)")
+    captured.prepare()
+    with closing(sqlite3.connect(captured.path, isolation_level=None)) as other:
+        other.execute("INSERT INTO t VALUES (1, 'y')")
+    assert captured.told() == [("c", None, (1, "y"))]
+
+
 def test_unique_indexes_on_expressions_and_on_some_rows(captured):
     captured.write(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, mail, live)",
@@ -209,7 +244,7 @@ def test_unique_indexes_on_expressions_and_on_some_rows(captured):
         "\n lower(mail) -- it's the same (or not\n",
         "\n lower(mail) -- for all, DESC\n, live",
         "/* a) */ lower(mail /* ], */) /* COLLATE x */ DESC",
-        "lower(mail || '--/*' || \"live\" /* never closed\") */)",
+        'lower(mail || \'--/*\' || "live" /* never closed") */)',
     ],
 )
 def test_comments_in_an_index_on_an_expression_change_nothing(captured, terms):
