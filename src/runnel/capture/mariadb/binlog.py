@@ -44,6 +44,10 @@ WITH_EXTRA: Final = frozenset({30, 31, 32, 169, 170, 171})
 COMPRESSED: Final = frozenset({166, 167, 168, 169, 170, 171})
 # Nothing in them is for us: the end of a file, numbers and variables of statements, formats, checkpoints, keys.
 PASSED: Final = frozenset({3, 5, 13, 14, 15, 28, 29, 160, 161, 163, 164})
+# Of a statement: the catalog's name, the client's letters; and the lengths of flags, modes, and steps of numbers.
+CATALOG: Final = 6
+CLIENT: Final = 4
+VARIABLES: Final = {0: 4, 1: 8, 3: 4}
 
 _HEADER: Final = Struct("<IBIIIH").unpack_from
 
@@ -108,16 +112,37 @@ def shown_name(name: bytes) -> str:
 
 class Query(NamedTuple):
     schema: str
-    text: str
+    data: bytes  # the statement, in the letters of who sent it
+    collation: int | None  # which tells those letters
+
+    @property
+    def text(self) -> str:
+        """With U+FFFD for what is in other letters. The server's own statements are all in these."""
+        return self.data.decode("utf-8", "replace")
 
 
 def query_of(data: bytes, *, is_compressed: bool = False) -> Query:
     reading = Reading(data, HEADER + 8)
     schema, _, variables = reading.number(1), reading.number(2), reading.number(2)
-    reading.take(variables)
+    collation = _client_of(Reading(reading.take(variables)))
     name = reading.take(schema + 1)[:-1]
-    text = inflated(reading.rest()) if is_compressed else reading.rest()
-    return Query(name.decode("utf-8", "replace"), text.decode("utf-8", "replace"))
+    statement = inflated(reading.rest()) if is_compressed else reading.rest()
+    return Query(name.decode("utf-8", "replace"), statement, collation)
+
+
+def _client_of(variables: Reading) -> int | None:
+    """Its collation is among the variables of a statement, behind few others, which have these lengths."""
+    while not variables.is_over:
+        kind = variables.number(1)
+        if kind == CLIENT:
+            return variables.number(2)
+        if kind == CATALOG:
+            variables.take(variables.number(1))
+        elif kind in VARIABLES:
+            variables.take(VARIABLES[kind])
+        else:
+            break
+    return None
 
 
 def rotated_to(data: bytes) -> tuple[str, int]:

@@ -29,7 +29,7 @@ from runnel.capture.mariadb.rows import pairs_of
 from runnel.capture.mariadb.spelling import Letters, Spelling
 from runnel.capture.mariadb.statements import Doing
 from runnel.capture.mariadb.table_maps import TableMap, table_map_of
-from runnel.capture.mariadb.values import UnknownType
+from runnel.capture.mariadb.values import TextOf, UnknownType
 from runnel.capture.tables import Operation, Table, TableId
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Catalog(NamedTuple):
     table: Callable[[TableId], Table | None]
     names: Collection[TableId]  # that were there when reading began
     letters: Letters = Letters.AS_WRITTEN
+    text_of: TextOf = lambda _: None
 
 
 class MariadbChanges:
@@ -338,15 +339,22 @@ class MariadbChanges:
 
     def _statement(self, group: Group, item: Item) -> Iterator[Event]:
         query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
-        if statements.changes_rows(query.text):
-            self._refuse_statement(group, query)
-        for doing, written in statements.effects_of(query.text, query.schema):
+        text = self._text(group, query)
+        if statements.changes_rows(text):
+            self._refuse_statement(group, text, query.schema)
+        for doing, written in statements.effects_of(text, query.schema):
             table = self._spelling.of(written)
             for each in [table] if table.name else self._tables_of(table.schema):
                 if self._catalog.chosen(each):
                     yield from self._effect(group, item, doing, each)
             if doing is Doing.GONE:
                 self._spelling.forget(table)
+
+    def _text(self, group: Group, query: binlog.Query) -> str:
+        """The CREATE that is in a transaction is a part of CREATE TABLE ... SELECT, which the server writes itself."""
+        is_own = not group.is_standalone and query.text.startswith("CREATE")
+        text_of = None if is_own or query.data.isascii() else self._catalog.text_of(query.collation)
+        return query.text if text_of is None else text_of(query.data)
 
     def _effect(self, group: Group, item: Item, doing: Doing, table: TableId) -> Iterator[Event]:
         if doing is Doing.ALTERED:
@@ -372,18 +380,18 @@ class MariadbChanges:
     def _tables_of(self, schema: str) -> list[TableId]:
         return sorted(each for each in {*self._tables, *self._catalog.names} if each.schema == schema)
 
-    def _refuse_statement(self, group: Group, query: binlog.Query) -> None:
+    def _refuse_statement(self, group: Group, text: str, schema: str) -> None:
         names = {*self._tables, *self._catalog.names}
-        written = statements.written_by(query.text, query.schema)
+        written = statements.written_by(text, schema)
         if written is None:
-            is_ours = any(statements.mentions(query.text, each.name) for each in names)
+            is_ours = any(statements.mentions(text, each.name) for each in names)
         else:
             table = self._spelling.of(written)
             # a temporary one is in no catalog of ours, and was never captured
             is_there = self._catalog.chosen(table) and self._catalog.table(table) is not None
             is_ours = table in names or is_there
         if is_ours:
-            raise StatementLogged(self._catalog.shown, str(group.gtid), query.text[:200])
+            raise StatementLogged(self._catalog.shown, str(group.gtid), text[:200])
 
     def _pass(self, events: list[Event], *, is_more: bool, is_late: bool) -> None:
         """The log went on with nothing for us. That is told only when there is nothing else to tell; and in any case

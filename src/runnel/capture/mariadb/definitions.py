@@ -16,7 +16,7 @@ from runnel.capture.mariadb.connections import Connection
 from runnel.capture.mariadb.forms import Forms, Modes
 from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.table_maps import TableMap
-from runnel.capture.mariadb.values import Decode, decoder_of, refined, type_of
+from runnel.capture.mariadb.values import Decode, Text, decoder_of, refined, type_of
 from runnel.capture.tables import Column, Table, TableId
 
 
@@ -72,6 +72,10 @@ class Definitions:
             if self._connection.open:
                 self._connection.close()
             self._connection = None
+
+    def text_of(self, collation: int | None) -> Text | None:
+        """How texts of a collation are read; None for bytes."""
+        return self._charsets.text_of(collation)
 
     def of_catalog(self, found: CatalogTable) -> Described:
         """As it is now."""

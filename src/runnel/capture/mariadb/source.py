@@ -31,6 +31,7 @@ from runnel.capture.mariadb.readiness import Readiness
 from runnel.capture.mariadb.snapshot import MariadbSnapshot, Readable, Taken, begin, end_of_log, let_go_early
 from runnel.capture.mariadb.spelling import Letters
 from runnel.capture.mariadb.table_maps import TableMap
+from runnel.capture.mariadb.values import Text
 from runnel.capture.source import Chunk
 from runnel.capture.tables import Row, Table, TableId
 
@@ -118,7 +119,9 @@ class MariadbSource:
             self._check_history(connection, after, end)
             names = [table.id for table in self._tables(connection)]
         dump = Dump(self._address, self._server_id, str(after.at.get("from", after.at["gtid"])))
-        known = Catalog(self._address.shown, self._is_ours, self._define, self._now, names, self._letters)
+        known = Catalog(
+            self._address.shown, self._is_ours, self._define, self._now, names, self._letters, self._text_of
+        )
         self._changes = MariadbChanges(
             dump,
             known,
@@ -224,6 +227,10 @@ class MariadbSource:
         with self._address.telling():
             self._cascades.say(self._definitions.connection, TableId(told.schema, told.name))
             return self._definitions.of_log(told)
+
+    def _text_of(self, collation: int | None) -> Text | None:
+        with self._address.telling():
+            return self._definitions.text_of(collation)
 
     def _check_history(self, connection: Connection, after: Position, end: Taken) -> None:
         """That our place in our file still is behind our transactions. Another server has other files: it is asked for

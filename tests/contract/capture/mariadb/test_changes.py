@@ -80,6 +80,30 @@ def test_a_truncated_table_is_told(database, source, start):
     assert [each[0] for each in changes_of(events_of(database, source, start))] == ["c", "t", "t"]
 
 
+@pytest.mark.parametrize("charset", ["latin1", "cp1250", "sjis", "gbk", "utf8mb4"])
+def test_names_of_tables_are_read_in_the_letters_of_who_wrote_the_statement(database, source, charset):
+    name = "表" if charset in ("sjis", "gbk") else "größe"
+    database.run(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    start = source.prepare()
+    settings = "SET auto_increment_increment = 2"
+    writer = pymysql.connect(
+        **database.server.account(), database=database.schema, charset=charset, init_command=settings
+    )
+    with closing(writer), writer.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {name}")
+        cursor.execute(f"RENAME TABLE {name} TO {name}2")
+        cursor.execute(f"CREATE OR REPLACE TABLE {name}2 SELECT 1 AS id")
+        cursor.execute(f"DROP TABLE {name}2")
+    assert [each[:2] for each in changes_of(events_of(database, source, start))] == [
+        ("t", name),
+        ("gone", name),
+        ("came", f"{name}2"),
+        ("gone", f"{name}2"),
+        ("c", None),
+        ("gone", f"{name}2"),
+    ]
+
+
 def test_statements_under_settings_of_their_own_are_told_as_those_without(database, source, start):
     """As JDBC's setQueryTimeout makes them."""
     under = "SET STATEMENT max_statement_time = 60, sql_mode = 'ANSI' FOR"
