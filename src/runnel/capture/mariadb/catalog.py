@@ -14,6 +14,10 @@ TABLES: Final = """
 SELECT TABLE_NAME, ENGINE, coalesce(TABLE_ROWS, 0), TABLE_TYPE FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = {schema} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY TABLE_NAME
 """
+VERSIONED: Final = """
+SELECT 1 FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} AND TABLE_TYPE = 'SYSTEM VERSIONED'
+"""
 COLUMNS: Final = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,
        coalesce(NUMERIC_PRECISION, DATETIME_PRECISION, 0), coalesce(NUMERIC_SCALE, 0), EXTRA
@@ -108,6 +112,11 @@ def _key(connection: Connection, named: dict[str, str]) -> tuple[str, ...]:
         if all(fits for _, fits in columns):
             return tuple(column for column, _ in columns)
     return ()
+
+
+def is_versioned(connection: Connection, identity: TableId) -> bool:
+    named = {"schema": literal(identity.schema), "name": literal(identity.name)}
+    return bool(ask(connection, VERSIONED.format(**named)))
 
 
 def charsets(connection: Connection) -> dict[int, str]:

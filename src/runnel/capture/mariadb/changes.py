@@ -22,7 +22,7 @@ from runnel.capture.events import Began, Came, Change, Ended, Event, Gone, Mark,
 from runnel.capture.mariadb import binlog, statements
 from runnel.capture.mariadb.binlog import Event as Logged
 from runnel.capture.mariadb.definitions import Shown
-from runnel.capture.mariadb.errors import LogUnreadable, PreparedLost, StatementLogged
+from runnel.capture.mariadb.errors import HistoryKept, LogUnreadable, PreparedLost, StatementLogged
 from runnel.capture.mariadb.groups import Group, Item, Prepared
 from runnel.capture.mariadb.gtids import Place, is_at, is_behind, place_of, text_of
 from runnel.capture.mariadb.rows import pairs_of
@@ -342,10 +342,13 @@ class MariadbChanges:
         text = self._text(group, query)
         if statements.changes_rows(text):
             self._refuse_statement(group, text, query.schema)
+        begins_history = statements.begins_history(text)
         for doing, written in statements.effects_of(text, query.schema):
             table = self._spelling.of(written)
             for each in [table] if table.name else self._tables_of(table.schema):
                 if self._catalog.chosen(each):
+                    if begins_history and doing is not Doing.GONE:
+                        raise HistoryKept(str(each))
                     yield from self._effect(group, item, doing, each)
             if doing is Doing.GONE:
                 self._spelling.forget(table)

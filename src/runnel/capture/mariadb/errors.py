@@ -7,18 +7,21 @@ Permanent
 ├── DatabaseRefused       it answers, and says no
 ├── NotReady              something is missing in it; `statements` is what mends it
 ├── StatementLogged       a session wrote a statement to the log instead of its rows
+├── HistoryKept           a table has system versioning: the log has its former rows as new ones
 ├── PreparedLost          an XA transaction was committed whose rows the log does not have any more
 └── LogUnreadable         the log holds what this version cannot read
 """
 
 from __future__ import annotations
 
+from runnel.capture.errors import CannotCapture
 from runnel.capture.server_errors import DatabaseRefused, DatabaseUnreachable, NotReady
 from runnel.errors import Permanent, Transient
 
 __all__ = [
     "DatabaseRefused",
     "DatabaseUnreachable",
+    "HistoryKept",
     "LogUnreadable",
     "NotReady",
     "SnapshotOutdated",
@@ -46,6 +49,17 @@ class StatementLogged(Permanent):
             "begin anew with a new snapshot",
         )
         self.gtid = gtid
+
+
+class HistoryKept(CannotCapture):
+    """With system versioning an update writes the former row as well, and a delete is an update of the row's end."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            table,
+            "it keeps its own history",
+            hint="leave it out; when it was left out, and its system versioning is dropped, it can be chosen again",
+        )
 
 
 class PreparedLost(Permanent):

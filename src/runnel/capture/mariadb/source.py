@@ -24,6 +24,7 @@ from runnel.capture.mariadb.chunks import Chunks
 from runnel.capture.mariadb.connections import Address, Connection, ask, ask_one, literal
 from runnel.capture.mariadb.definitions import Definitions, Shown
 from runnel.capture.mariadb.dump import Dump
+from runnel.capture.mariadb.errors import HistoryKept
 from runnel.capture.mariadb.forms import Modes, Times
 from runnel.capture.mariadb.gtids import place_of
 from runnel.capture.mariadb.prepared import Looking
@@ -224,8 +225,11 @@ class MariadbSource:
         return None if found is None else self._definitions.of_catalog(found).table
 
     def _define(self, told: TableMap) -> Shown:
+        table = TableId(told.schema, told.name)
         with self._address.telling():
-            self._cascades.say(self._definitions.connection, TableId(told.schema, told.name))
+            if catalog.is_versioned(self._definitions.connection, table):
+                raise HistoryKept(str(table))
+            self._cascades.say(self._definitions.connection, table)
             return self._definitions.of_log(told)
 
     def _text_of(self, collation: int | None) -> Text | None:

@@ -113,6 +113,15 @@ def changes_rows(sql: str) -> bool:
     return bool(words) and words[0].upper in _ROWS
 
 
+def begins_history(sql: str) -> bool:
+    """Whether a statement lets a table keep its former rows: from there on the log has those as new ones."""
+    words = [word.upper for word in words_of(sql)]
+    return any(
+        words[at : at + 2] == ["SYSTEM", "VERSIONING"] and words[at - 1] in ("ADD", "WITH")
+        for at in range(1, len(words))
+    )
+
+
 def mentions(sql: str, name: str) -> bool:
     return any(word.text.lower() == name.lower() for word in words_of(sql))
 

@@ -8,7 +8,7 @@ import pytest
 
 from runnel.capture.events import Began, Change, Ended, Gone, Position, Truncated
 from runnel.capture.mariadb import changes, groups
-from runnel.capture.mariadb.errors import StatementLogged
+from runnel.capture.mariadb.errors import HistoryKept, StatementLogged
 from tests.contract.capture.captured_mariadb import changes_of, events_of, told
 
 pytestmark = pytest.mark.servers
@@ -102,6 +102,28 @@ def test_names_of_tables_are_read_in_the_letters_of_who_wrote_the_statement(data
         ("c", None),
         ("gone", f"{name}2"),
     ]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE t ADD SYSTEM VERSIONING", "ALTER TABLE t DROP SYSTEM VERSIONING"],
+        ["CREATE TABLE u (id int PRIMARY KEY) WITH SYSTEM VERSIONING", "INSERT INTO u VALUES (1)", "DROP TABLE u"],
+        ["ALTER TABLE hidden.t ADD SYSTEM VERSIONING", "CREATE TABLE u LIKE hidden.t", "INSERT INTO u VALUES (1)"],
+    ],
+)
+def test_a_table_that_begins_to_keep_its_own_history_ends_the_capture(database, source, start, statements):
+    """Its former rows would come as new ones, and its deletes as updates."""
+    other = f"{database.schema}_hidden"
+    database.run(f"CREATE DATABASE {other}", f"CREATE TABLE {other}.t (id int PRIMARY KEY)")
+    try:
+        database.run(*(each.replace("hidden", other) for each in statements))
+        with pytest.raises(HistoryKept, match="it keeps its own history"):
+            events_of(database, source, start)
+        left_out = database.source(chosen=lambda table: table.name not in ("t", "u"))
+        assert told(events_of(database, left_out, start)) == []
+    finally:
+        database.run(f"DROP DATABASE {other}")
 
 
 def test_statements_under_settings_of_their_own_are_told_as_those_without(database, source, start):
