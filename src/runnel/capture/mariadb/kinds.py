@@ -17,6 +17,8 @@ import re
 from typing import Final, NamedTuple
 
 _LABEL: Final = re.compile(r"'((?:[^']|'')*)'")
+_SIGN: Final = re.compile(r"''|\\.")
+_SIGNS: Final = {"0": "\0", "n": "\n", "r": "\r"}
 _WHOLE: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -43,8 +45,12 @@ def type_of(data_type: str, column_type: str, *, is_json: bool) -> str:
 
 
 def labels_of(column_type: str) -> tuple[str, ...]:
-    """Of enum('a','it''s')."""
-    return tuple(found[1].replace("''", "'") for found in _LABEL.finditer(column_type))
+    """Of enum('a','it''s','back\\\\slash'): some signs stand behind a backslash, in any mode of the server's."""
+    return tuple(_SIGN.sub(_sign, found[1]) for found in _LABEL.finditer(column_type))
+
+
+def _sign(found: re.Match[str]) -> str:
+    return _SIGNS.get(found[0][1], found[0][1])
 
 
 def kind_of(data_type: str, column_type: str, precision: int, scale: int, *, is_json: bool) -> Kind:

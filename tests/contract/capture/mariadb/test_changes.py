@@ -332,6 +332,15 @@ def test_generated_and_invisible_columns_are_the_same_in_the_log_and_in_a_snapsh
         assert list(snapshot.rows(table)) == [[tuple(row.values())]]
 
 
+def test_words_of_enums_and_sets_are_the_same_in_the_log_and_in_a_snapshot(database, source):
+    words = "'a\\\\b', 'it''s', 'x\\ny', 'x\\\\ny', '\\r', '\\\\', '\"', '\\Z', '\\t'"
+    database.run(f"CREATE TABLE e (id int PRIMARY KEY, e enum({words}), s set({words}))")
+    start = source.prepare()
+    database.run("INSERT INTO e VALUES (1, 'a\\\\b', 'x\\ny')")
+    (change,) = [event for event in events_of(database, source, start) if isinstance(event, Change)]
+    assert change.table is source.table(database.table("e"))
+
+
 def test_a_table_without_a_primary_key_has_that_of_a_unique_index(database, source):
     database.run("CREATE TABLE u (a int, b int NOT NULL, UNIQUE (a), UNIQUE later (b))", "CREATE TABLE loose (x int)")
     start = source.prepare()

@@ -186,6 +186,8 @@ KEYS = {
     "varchar(10)": ["'a'", "'B'", "'c'", "'ä\\\\'"],
     "varchar(10) character set latin1 collate latin1_bin": ["'B'", "'a'", "'ä'"],
     "varbinary(5)": ["x''", "x'00'", "x'ff'"],
+    "enum('z','a\\\\b','it''s','\\n','\\\\n','c,d')": ["'z'", "'a\\\\b'", "'it''s'", "'\\n'", "'\\\\n'", "'c,d'"],
+    "set('z','a\\\\b','it''s','\\r')": ["'z'", "'a\\\\b'", "'it''s,z'", "'\\r,z'"],
     "binary(4)": ["x'00'", "x'01'"],
     "uuid": ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-9c0b-1ef8-bb6d-6bb9bd380a11'", "uuid()"],
     "inet6": ["'::1'", "'2001:db8::1'"],
