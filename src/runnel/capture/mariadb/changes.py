@@ -342,6 +342,9 @@ class MariadbChanges:
         text = self._text(group, query)
         if statements.changes_rows(text):
             self._refuse_statement(group, text, query.schema)
+        filled = statements.filled_by(text, query.schema)
+        if filled is not None and self._catalog.chosen(self._spelling.of(filled)):
+            raise StatementLogged(self._catalog.shown, str(group.gtid), text[:200])
         begins_history = statements.begins_history(text)
         for doing, written in statements.effects_of(text, query.schema):
             table = self._spelling.of(written)

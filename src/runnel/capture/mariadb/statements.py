@@ -113,6 +113,15 @@ def changes_rows(sql: str) -> bool:
     return bool(words) and words[0].upper in _ROWS
 
 
+def filled_by(sql: str, schema: str) -> TableId | None:
+    """The table that a statement makes with rows which the log does not have: of those that it has, the server writes
+    the CREATE without its SELECT.
+    """
+    reading = _Reading(_without_settings(words_of(sql)), schema)
+    made = list(_created(reading)) if reading.next() == "CREATE" else []
+    return made[-1].table if made and "SELECT" in reading.rest() else None
+
+
 def begins_history(sql: str) -> bool:
     """Whether a statement lets a table keep its former rows: from there on the log has those as new ones."""
     words = [word.upper for word in words_of(sql)]

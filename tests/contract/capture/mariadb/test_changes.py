@@ -271,6 +271,15 @@ def test_a_statement_instead_of_rows_is_not_passed_over(database, source, start)
         events_of(database, source, start)
 
 
+def test_a_table_that_a_statement_makes_with_its_rows_is_not_passed_over(database, source, start):
+    made = "CREATE TABLE u (id int PRIMARY KEY) SELECT 1 AS id"
+    database.run(made, "CREATE TABLE IF NOT EXISTS u SELECT 2 AS id")
+    assert changes_of(events_of(database, source, start)) == [("c", None, {"id": 1})]
+    database.run("DROP TABLE u", "SET SESSION binlog_format = 'MIXED'", "CREATE TEMPORARY TABLE v SELECT 1 AS id", made)
+    with pytest.raises(StatementLogged, match="instead of its rows: CREATE TABLE u"):
+        events_of(database, source, start)
+
+
 def test_statements_about_a_temporary_table_are_passed_over(database, source, start):
     database.run(
         "SET SESSION binlog_format = 'STATEMENT'",

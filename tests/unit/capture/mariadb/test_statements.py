@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.capture.mariadb.statements import Doing, changes_rows, effects_of, mentions, written_by
+from runnel.capture.mariadb.statements import Doing, changes_rows, effects_of, filled_by, mentions, written_by
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,23 @@ def test_effects_of_a_statement(sql, effects):
 
 def test_a_table_that_is_gone_is_not_one_that_is_emptied():
     assert effects_of("DROP TABLE t", "s")[0].doing is Doing.GONE
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("CREATE TABLE t SELECT 1 AS id", "s.t"),
+        ("CREATE OR REPLACE TABLE s2.t (id int) AS (WITH c AS (SELECT 1) SELECT * FROM c)", "s2.t"),
+        ("SET STATEMENT max_statement_time = 60 FOR CREATE TABLE IF NOT EXISTS t AS SELECT * FROM u", "s.t"),
+        ("CREATE TABLE `t` (\n  `select` int(1) COMMENT 'SELECT 1'\n)", None),
+        ("CREATE TEMPORARY TABLE t SELECT 1 AS id", None),
+        ("CREATE VIEW v AS SELECT 1", None),
+        ("ALTER TABLE t COMMENT 'x'", None),
+    ],
+)
+def test_a_table_that_is_made_with_rows_is_known_by_its_select(sql, table):
+    found = filled_by(sql, "s")
+    assert (found and str(found)) == table
 
 
 def test_statements_that_change_rows_are_known_by_their_first_word():
