@@ -20,6 +20,7 @@ from runnel.capture.postgres.catalog import CatalogType
 from runnel.capture.tables import Form
 
 LOGGER: Final = logging.getLogger(__name__)
+BASE: Final = "b"  # the kind of a type that is made of no others
 DEFAULT_PRECISION: Final = 6
 MICROS_OF_MILLI: Final = 1000
 PYTHON_DIGITS: Final = 640  # of a text that `int` reads whatever the interpreter is set to
@@ -95,10 +96,13 @@ class Forms:
             return forms.enumeration(found.labels)
         if found.element:
             return _array(self.form(found.element, modifier), found.delimiter)
-        maker = MAKERS.get(found.name)
+        if found.kind in "rm":
+            return forms.STRING
+        known = found.name if found.kind == BASE else ""  # a row type of one's own may be called as one of these
+        maker = MAKERS.get(known)
         if maker is not None:
             return maker(self._modes, modifier)
-        if found.name in TEXTS or found.kind in "rm":
+        if known in TEXTS:
             return forms.STRING
         return self._unknown(f'"{found.name}"')
 

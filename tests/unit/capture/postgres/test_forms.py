@@ -32,6 +32,16 @@ def written(name: str, text: str, modes: Modes, modifier: int = -1):
     return json.loads(form(name, modes, modifier).write(text))
 
 
+@pytest.mark.parametrize(("kind", "text"), [("c", "(12.5,EUR)"), ("r", "[1,4)"), ("m", "{[1,4)}")])
+@pytest.mark.parametrize("name", ["money", "point", "time", "json"])
+def test_a_type_of_ones_own_that_is_called_as_one_of_the_server_is_text(name, kind, text):
+    types = {1: CatalogType(1, name, kind, 0, ",", 0, -1, ()), 2: CatalogType(2, f"_{name}", "b", 1, ",", 0, -1, ())}
+    found = Forms(Modes(), types.get)
+    assert json.loads(found.form(1, -1).write(text)) == text
+    assert json.loads(found.form(2, -1).write(f'{{"{text}"}}')) == [text]
+    assert found.form(1, -1).schema == {"type": "string"}
+
+
 @pytest.mark.parametrize(
     ("text", "string", "double"),
     [
