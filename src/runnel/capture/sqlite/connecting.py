@@ -32,6 +32,8 @@ UNUSABLE = {  # what SQLite's codes begin with: what is wrong with the file, and
     "SQLITE_CORRUPT": ("is malformed", "restore it from a backup, or see what `sqlite3 FILE .recover` saves of it"),
     "SQLITE_IOERR": ("cannot be read or written", "see to its disk, and to what the system's log says of it"),
 }
+# An order or a function of its own, of which a key, a unique index or a generated column makes use.
+ONLY_ITS_APPLICATION_HAS = ("no such collation sequence:", "unknown function:", "no such function:")
 
 
 def connect(path: str, *, patience: float = PATIENCE) -> sqlite3.Connection:
@@ -75,7 +77,11 @@ def _in_our_words(path: str, patience: float, code: str, reason: str) -> RunnelE
     for beginning, (what, hint) in UNUSABLE.items():
         if code.startswith(beginning):
             return DatabaseUnusable(path, f"{what}: {reason}", hint=hint)
-    return DatabaseUnusable(path, f"refuses what a capture asks: {reason}", hint="this is unexpected: please report it")
+    what = f"refuses what a capture asks: {reason}"
+    if reason.startswith(ONLY_ITS_APPLICATION_HAS):
+        hint = "only the application that writes to it has that: leave out the tables that use it (--without-tables)"
+        return DatabaseUnusable(path, what, hint=hint)
+    return DatabaseUnusable(path, what, hint="this is unexpected: please report it")
 
 
 @contextmanager

@@ -24,6 +24,12 @@ def source(path):
     source.close()
 
 
+def read(source, table):
+    source.prepare()
+    with source.snapshot() as snapshot:
+        return list(snapshot.rows(next(each for each in snapshot.tables() if each.id.name == table)))
+
+
 def test_a_file_that_may_not_be_written_is_told_with_what_to_do(path):
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     with pytest.raises(DatabaseUnusable, match=r"shop.sqlite may not be written: .*let this user write"), told(path):
@@ -46,6 +52,26 @@ def test_a_disk_that_fails_is_told_with_what_to_do(source, tmp_path):
     (tmp_path / "shop.sqlite-journal").mkdir()  # which SQLite takes for a fault of the disk
     with pytest.raises(DatabaseUnusable, match=r"shop.sqlite cannot be read or written: .*see to its disk"):
         source.prepare()
+
+
+@pytest.mark.parametrize(
+    "table", ["t (name TEXT COLLATE own PRIMARY KEY)", "t (id INTEGER PRIMARY KEY, g AS (own(id)))"]
+)
+def test_what_only_the_application_has_is_told_with_what_to_do(path, table):
+    connection = sqlite3.connect(path)
+    connection.create_collation("own", lambda one, other: (one > other) - (one < other))
+    connection.create_function("own", 1, lambda value: value, deterministic=True)
+    connection.execute(f"CREATE TABLE {table}")
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.commit()
+    connection.close()
+    source = SqliteSource(path, "shop", lambda _: True)
+    with pytest.raises(DatabaseUnusable, match=r": own.*leave out the tables that use it"):
+        read(source, "t")
+    source.close()
+    without = SqliteSource(path, "shop", lambda table: table.name != "t")
+    without.prepare()
+    without.close()
 
 
 def test_a_disk_that_is_full_is_waited_for(path):
