@@ -329,7 +329,7 @@ class MariadbChanges:
             yield Redefined(table, micros)
         op: Operation = "c" if kind in binlog.WRITES else "u" if kind in binlog.UPDATES else "d"
         head, tail = self._source(group, item)
-        for row, (old, new) in enumerate(pairs_of(binlog.rows_of(item.data, kind), shown.decoders)):
+        for row, (old, new) in enumerate(pairs_of(binlog.rows_of(item.data, kind), shown.decoders, shown.hidden)):
             yield Change(table, op, old, new, f"{head}{row}{tail}", micros)
 
     def _source(self, group: Group, item: Item) -> tuple[str, str]:

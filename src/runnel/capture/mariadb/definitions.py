@@ -6,8 +6,9 @@ the catalog says of a column counts if it still has one of that name that can be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runnel.capture.mariadb import catalog
 from runnel.capture.mariadb.catalog import CatalogTable
@@ -18,6 +19,9 @@ from runnel.capture.mariadb.kinds import Kind
 from runnel.capture.mariadb.table_maps import TableMap
 from runnel.capture.mariadb.values import Decode, Text, decoder_of, refined, type_of
 from runnel.capture.tables import Column, Table, TableId
+
+# A column of the server's own, for a unique index on what is too long for one. Nobody but the log tells of it.
+HASH: Final = re.compile(r"DB_ROW_HASH_\d+")
 
 
 class ShapeColumn(NamedTuple):
@@ -44,6 +48,7 @@ class Shown(NamedTuple):
 
     table: Table
     decoders: tuple[Decode, ...]
+    hidden: frozenset[int] = frozenset()  # the places of columns that the log has and the table has not
 
 
 class Definitions:
@@ -88,16 +93,20 @@ class Definitions:
         identity = TableId(told.schema, told.name)
         found = catalog.table(self.connection, identity)
         known = {column.name: column for column in found.columns} if found else {}
-        columns, decoders = [], []
-        for column in told.columns:
+        columns, decoders, hidden = [], [], []
+        for place, column in enumerate(told.columns):
             kind, decode = decoder_of(column, self._charsets.text_of)
+            if HASH.fullmatch(column.name) and column.name not in known:
+                hidden.append(place)
+                decoders.append(decode)
+                continue
             now = known.get(column.name)
             kind, decode = refined(kind, decode, column, now and now.kind)
             name = now.type if now is not None and kind is now.kind else type_of(column, kind)
             columns.append(ShapeColumn(column.name, kind, column.is_nullable, name))
             decoders.append(decode)
         key = tuple(told.columns[place].name for place in told.key) or _unique(columns, found)
-        return Shown(self._table(identity, Shape(tuple(columns), key)), tuple(decoders))
+        return Shown(self._table(identity, Shape(tuple(columns), key)), tuple(decoders), frozenset(hidden))
 
     def _table(self, identity: TableId, shape: Shape) -> Table:
         known = self._known.get((identity, shape))

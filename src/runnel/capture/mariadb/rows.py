@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from runnel.capture.mariadb.binlog import Rows
@@ -41,8 +41,10 @@ class Image:
         return tuple(found)
 
 
-def pairs_of(rows: Rows, decoders: Sequence[Decode]) -> Iterator[tuple[Row | None, Row | None]]:
-    """Each row as it was before and is after; what there is of it."""
+def pairs_of(
+    rows: Rows, decoders: Sequence[Decode], hidden: Set[int] = frozenset()
+) -> Iterator[tuple[Row | None, Row | None]]:
+    """Each row as it was before and is after; what there is of it, without the columns at hidden places."""
     before = None if rows.before is None else Image(decoders, rows.before, UNKNOWN)
     after = None if rows.after is None else Image(decoders, rows.after, UNCHANGED)
     data, at, end = rows.data, rows.at, len(rows.data)
@@ -55,7 +57,14 @@ def pairs_of(rows: Rows, decoders: Sequence[Decode]) -> Iterator[tuple[Row | Non
             new, at = after.read(data, at)
             if old is not None and UNCHANGED in new:
                 new = _filled(new, old)
-        yield old, new
+        if hidden:
+            yield _without(hidden, old), _without(hidden, new)
+        else:
+            yield old, new
+
+
+def _without(hidden: Set[int], row: Row | None) -> Row | None:
+    return None if row is None else tuple(value for place, value in enumerate(row) if place not in hidden)
 
 
 def _filled(new: Row, old: Row) -> Row:

@@ -341,6 +341,24 @@ def test_generated_and_invisible_columns_are_the_same_in_the_log_and_in_a_snapsh
         assert list(snapshot.rows(table)) == [[tuple(row.values())]]
 
 
+def test_a_column_that_the_server_makes_for_a_unique_index_is_none_of_the_table(database, source):
+    database.run("CREATE TABLE long_ones (a int PRIMARY KEY, b text UNIQUE, c varchar(3000) NOT NULL UNIQUE, d int)")
+    start = source.prepare()
+    database.run(
+        "INSERT INTO long_ones VALUES (1, 'x', 'y', 2)",
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE long_ones SET c = 'z'",
+        "SET SESSION binlog_row_image = 'FULL'",
+        "DELETE FROM long_ones",
+    )
+    events = events_of(database, source, start)
+    table = source.table(database.table("long_ones"))
+    assert all(event.table is table for event in events if isinstance(event, Change))
+    before, after = ({"a": 1, "b": "x", "c": c, "d": 2} for c in "yz")
+    (_, _, inserted), (_, old, new), deleted = changes_of(events)
+    assert (inserted, old["a"], new["c"], deleted) == (before, 1, "z", ("d", after, None))
+
+
 def test_words_of_enums_and_sets_are_the_same_in_the_log_and_in_a_snapshot(database, source):
     words = "'a\\\\b', 'it''s', 'x\\ny', 'x\\\\ny', '\\r', '\\\\', '\"', '\\Z', '\\t'"
     database.run(f"CREATE TABLE e (id int PRIMARY KEY, e enum({words}), s set({words}))")
