@@ -23,6 +23,12 @@ SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,
        coalesce(NUMERIC_PRECISION, DATETIME_PRECISION, 0), coalesce(NUMERIC_SCALE, 0), EXTRA
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} ORDER BY ORDINAL_POSITION
 """
+# With parts of a second as servers before 10.1 kept them, of which the log does not tell how many digits they have.
+OLD_TIMES: Final = """
+SELECT COLUMN_NAME FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} AND DATETIME_PRECISION > 0
+  AND COLUMN_TYPE LIKE '%/* mariadb-5.3 */%'
+"""
 INDEXES: Final = """
 SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name} AND NON_UNIQUE = 0
@@ -117,6 +123,11 @@ def _key(connection: Connection, named: dict[str, str]) -> tuple[str, ...]:
 def is_versioned(connection: Connection, identity: TableId) -> bool:
     named = {"schema": literal(identity.schema), "name": literal(identity.name)}
     return bool(ask(connection, VERSIONED.format(**named)))
+
+
+def old_times(connection: Connection, identity: TableId) -> list[str]:
+    named = {"schema": literal(identity.schema), "name": literal(identity.name)}
+    return [str(column) for (column,) in ask(connection, OLD_TIMES.format(**named))]
 
 
 def charsets(connection: Connection) -> dict[int, str]:

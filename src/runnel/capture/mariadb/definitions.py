@@ -16,12 +16,15 @@ from runnel.capture.mariadb.charsets import Charsets
 from runnel.capture.mariadb.connections import Connection
 from runnel.capture.mariadb.forms import Forms, Modes
 from runnel.capture.mariadb.kinds import Kind
-from runnel.capture.mariadb.table_maps import TableMap
-from runnel.capture.mariadb.values import Decode, Text, decoder_of, refined, type_of
+from runnel.capture.mariadb.table_maps import TableMap, Type
+from runnel.capture.mariadb.values import Decode, Text, UnknownType, decoder_of, refined, type_of
 from runnel.capture.tables import Column, Table, TableId
 
 # A column of the server's own, for a unique index on what is too long for one. Nobody but the log tells of it.
 HASH: Final = re.compile(r"DB_ROW_HASH_\d+")
+
+OLD_TIMES: Final = frozenset({Type.TIME, Type.DATETIME, Type.TIMESTAMP})
+TIMES: Final = frozenset({"time", "datetime", "timestamp"})
 
 
 class ShapeColumn(NamedTuple):
@@ -101,6 +104,8 @@ class Definitions:
                 decoders.append(decode)
                 continue
             now = known.get(column.name)
+            if column.type in OLD_TIMES and now is not None and now.kind.name in TIMES and now.kind.size:
+                raise UnknownType(f"column {column.name} has parts of a second in an old form, which no log tells")
             kind, decode = refined(kind, decode, column, now and now.kind)
             name = now.type if now is not None and kind is now.kind else type_of(column, kind)
             columns.append(ShapeColumn(column.name, kind, column.is_nullable, name))

@@ -46,6 +46,10 @@ class Readiness:
                 raise CannotCapture(
                     str(table.id), "it keeps its own history", hint="leave it out, or drop its system versioning"
                 )
+            if columns := catalog.old_times(self._connection, table.id):
+                reason = f"{', '.join(columns)}: parts of a second are kept as before MariaDB 10.1, which no log tells"
+                hint = f"run ALTER TABLE {identifier(*table.id)} FORCE; with mysql56_temporal_format = ON"
+                raise CannotCapture(str(table.id), reason, hint=hint)
         hidden = [table for table in tables if not self._is_readable(table)]
         if hidden:
             raise self._missing(

@@ -9,7 +9,13 @@ import pytest
 
 from runnel.capture.errors import CannotCapture, TableMissing
 from runnel.capture.mariadb.connections import Address, ask_one
-from runnel.capture.mariadb.errors import DatabaseRefused, DatabaseUnreachable, NotReady, SnapshotOutdated
+from runnel.capture.mariadb.errors import (
+    DatabaseRefused,
+    DatabaseUnreachable,
+    LogUnreadable,
+    NotReady,
+    SnapshotOutdated,
+)
 from runnel.capture.mariadb.source import MariadbSource
 from runnel.capture.opening import open_source
 from runnel.capture.selection import Selection
@@ -173,6 +179,31 @@ def test_a_table_that_keeps_its_history_is_refused(database):
     database.run("CREATE TABLE t (id int PRIMARY KEY) WITH SYSTEM VERSIONING")
     with pytest.raises(CannotCapture, match="it keeps its own history"):
         database.source().prepare()
+
+
+def test_parts_of_a_second_as_old_servers_kept_them_are_refused(database):
+    """The log does not tell how long they are: what is behind them would be read from anywhere."""
+    database.server.run("SET GLOBAL mysql56_temporal_format = OFF")
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, whole datetime, n int)", "CREATE TABLE u (id int)")
+        source = database.source()
+        start = source.prepare()
+        database.run("INSERT INTO t VALUES (1, '2024-02-29 01:02:03', 7)")
+        assert changes_of(events_of(database, source, start)) == [
+            ("c", None, {"id": 1, "whole": 1_709_168_523_000, "n": 7})
+        ]
+        database.run("ALTER TABLE u ADD part time(2)", "INSERT INTO u VALUES (1, '01:02:03.45')")
+        with pytest.raises(LogUnreadable, match="column part has parts of a second in an old form"):
+            events_of(database, source, start)
+        with pytest.raises(CannotCapture, match=r"part: parts of a second are kept.*run ALTER TABLE .*`u` FORCE"):
+            source.prepare()
+    finally:
+        database.server.run("SET GLOBAL mysql56_temporal_format = ON")
+    database.run("ALTER TABLE u FORCE")
+    start = source.prepare()
+    database.run("UPDATE u SET id = 2")
+    ((_, _, after),) = changes_of(events_of(database, source, start))
+    assert after == {"id": 2, "part": 3_723_450_000}
 
 
 def test_a_table_whose_file_is_away_is_waited_for(database):
