@@ -6,7 +6,9 @@
 - From version 13 on topics are named by their id.
 - A batch that an idempotent producer sends twice is written once, and answered with its first offset.
 - Before version 7 a batch by zstd is UNSUPPORTED_COMPRESSION_TYPE: clients of that time cannot read it.
-- A record without a key is INVALID_RECORD in a compacted topic, with an error for each. Only there they are unpacked.
+- A record without a key is INVALID_RECORD in a compacted topic, with an error for each; one that is too old or too new
+  is INVALID_TIMESTAMP. Only in compacted topics, and in those with a `message.timestamp.before.max.ms`, records are
+  unpacked.
 - Internal topics cannot be written.
 - A transactional batch is written if its producer is in force (INVALID_PRODUCER_EPOCH, or INVALID_PRODUCER_ID_MAPPING
   if the transactional id has another producer) and the partition is in its transaction. From version 12 on (the second
@@ -33,7 +35,16 @@ from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.hot import appended_answer
-from runnel.records import APPEND_TIME, HEADER_SIZE, TRANSACTIONAL, BatchHeader, Codec, parse_header, records_of
+from runnel.records import (
+    APPEND_TIME,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    Codec,
+    parse_header,
+    records_of,
+)
 from runnel.settings import TimestampType, TopicSettings
 
 ZSTD_SINCE = 7
@@ -106,7 +117,7 @@ def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
             return None
         if request.version < ZSTD_SINCE:
             refuse_zstd(request.version, header)
-        refuse_by_time(node.clock, topic.settings, header)
+        refuse_by_time(node.clock, topic.settings, header, batch)
         append = partition.submit(batch, header=header)
     except (IndexError, Refusal, RunnelError):
         return None
@@ -179,7 +190,7 @@ class Production(Later):
             header = parse_header(batch)
             if self._request.version < ZSTD_SINCE:
                 refuse_zstd(self._request.version, header)
-            refuse_by_time(self._node.clock, topic.settings, header)
+            refuse_by_time(self._node.clock, topic.settings, header, batch)
             if topic.settings.compacts:
                 keyless = keyless_in(batch)
                 if keyless:
@@ -317,17 +328,22 @@ def refuse_zstd(version: int, header: BatchHeader) -> None:
         raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"version {version} of Produce does not know zstd")
 
 
-def refuse_by_time(clock: Clock, settings: TopicSettings, header: BatchHeader) -> None:
+def refuse_by_time(clock: Clock, settings: TopicSettings, header: BatchHeader, batch: memoryview) -> None:
     if settings.message_timestamp_type is OF_THE_LOG:
         return
-    first, largest = header.base_timestamp, header.max_timestamp
+    largest = header.max_timestamp
     now = clock.now()
     if largest - now > settings.message_timestamp_after_max_ms:
         limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
         raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is after now, {now}, by more than {limit}")
-    if first >= 0 and now - first > settings.message_timestamp_before_max_ms:
-        limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
-        raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is before now, {now}, by more than {limit}")
+    if settings.message_timestamp_before_max_ms >= now:  # there is no such time
+        return
+    # The header tells the first record's time and the latest one: any record between may be older.
+    for record in records_of(batch):
+        oldest = record.timestamp
+        if oldest != NO_TIMESTAMP and now - oldest > settings.message_timestamp_before_max_ms:
+            limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
+            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {oldest} is before now, {now}, by more than {limit}")
 
 
 def new_response(asked: Mapping[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:

@@ -300,6 +300,14 @@ def test_a_timestamp_may_not_be_too_old(wire: Wire, topic: str) -> None:
     assert code(produce(wire, topic, batch_of(b"b", timestamp=NOW))) == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.runnel_topic(configs={"message.timestamp.before.max.ms": HOUR})
+def test_no_record_of_a_batch_may_be_too_old(wire: Wire, topic: str, codec: Codec) -> None:
+    times = NOW, NOW - 3 * HOUR, NOW
+    batch = build_batch([Record(b"a", timestamp=time) for time in times], codec=codec)
+    assert refused(wire, topic, batch) == ErrorCode.INVALID_TIMESTAMP
+
+
 @pytest.mark.runnel_topic(configs={"message.timestamp.before.max.ms": HOUR})
 def test_records_without_a_timestamp_are_not_too_old(wire: Wire, topic: str) -> None:
     assert code(produce(wire, topic, build_batch([Record(b"a")]))) == ErrorCode.NONE
