@@ -78,7 +78,7 @@ def test_a_name_that_cannot_be_one_is_refused(admin, wrong):
         admin.create(wrong)
 
 
-@pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])
+@pytest.mark.parametrize("wrong", ["\udcff", "a\0b", ""], ids=["no text", "a NUL", "nothing"])
 def test_a_name_that_librdkafka_cannot_take_is_refused(admin, wrong):
     for ask in (admin.topic, admin.create, admin.delete, admin.alter, lambda name: admin.configs([name])):
         with pytest.raises(InvalidTopicName):

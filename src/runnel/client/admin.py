@@ -150,9 +150,9 @@ class Admin:
         """Create a topic; what is not given is up to the broker."""
         if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
             raise WrongPartitionCount(name, partitions)
-        if not _checked(name):
-            raise InvalidTopicName(name)
-        new = NewTopic(name, partitions or UP_TO_BROKER, replication_factor or UP_TO_BROKER, config=dict(configs or {}))
+        new = NewTopic(
+            _checked(name), partitions or UP_TO_BROKER, replication_factor or UP_TO_BROKER, config=dict(configs or {})
+        )
         self.answer(self.call("create_topics", [new])[name], f'creating topic "{name}"', topic=name)
         self._wait_until(name, lambda topic: topic is not None)
 
@@ -303,7 +303,7 @@ class Admin:
 
 
 def _checked(name: str) -> str:
-    if not is_name(name):
+    if not name or not is_name(name):
         raise InvalidTopicName(name)
     return name
 
