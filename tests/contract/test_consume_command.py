@@ -38,6 +38,7 @@ def five(producer, kept):
         ("--from 1h", ""),
         ("--limit 2", "01"),
         ("--limit 2 --from 3", "34"),
+        (f"--limit {2**64}", "01234"),
         ("--follow --limit 5", "01234"),
         ("--partition 0", "01234"),
     ],

@@ -229,7 +229,10 @@ def test_watch_tells_of_a_command_that_fails_and_goes_on(runnel, behind, by_byte
     assert result.err == "error: the command ended with exit code 7: exit 7\n"
 
 
-@pytest.mark.parametrize("arguments", ["--alert 1.5", "--alert -0.1", "--interval 0", "--interval soon"])
+INTERVALS = ["--interval 0", "--interval soon", "--interval nan", "--interval inf", "--interval 1e300"]
+
+
+@pytest.mark.parametrize("arguments", ["--alert 1.5", "--alert -0.1", "--alert nan", *INTERVALS])
 def test_options_that_do_not_fit_are_wrong_usage(runnel, arguments):
     result = runnel("groups", "watch", *arguments.split())
     assert (result.code, result.out) == (2, "")

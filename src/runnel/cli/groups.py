@@ -11,7 +11,7 @@ import typer
 
 from runnel.cli.durations import as_duration
 from runnel.cli.nouns import noun
-from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from runnel.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, checked_number
 from runnel.cli.starts import START_HELP, checked_start, parse_start
 from runnel.cli.tables import print_json, print_table
 from runnel.cli.values import printable
@@ -22,6 +22,7 @@ from runnel.counted import counted
 from runnel.errors import Transient
 
 NEAR_LOSS = 3
+LONGEST_INTERVAL = 1e9  # seconds; a little more, and the system cannot wait for so long
 
 groups = noun("List, describe, watch, reset and delete consumer groups.")
 
@@ -29,7 +30,14 @@ Name = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the grou
 Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The names of the groups.")]
 Alert = Annotated[
     float,
-    typer.Option("--alert", min=0.0, max=1.0, metavar="SHARE", help="The share of the retention that is near to loss."),
+    typer.Option(
+        "--alert",
+        min=0.0,
+        max=1.0,
+        callback=checked_number,
+        metavar="SHARE",
+        help="The share of the retention that is near to loss.",
+    ),
 ]
 
 wait = time.sleep
@@ -112,7 +120,12 @@ def watch(
         list[str] | None, typer.Argument(metavar="GROUP...", help="The groups to watch; all if none is named.")
     ] = None,
     alert: Alert = 0.5,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 10.0,
+    interval: Annotated[
+        float,
+        typer.Option(
+            "--interval", min=0.1, max=LONGEST_INTERVAL, callback=checked_number, help="Seconds between two looks."
+        ),
+    ] = 10.0,
     run: Annotated[
         str | None,
         typer.Option("--run", metavar="COMMAND", help="Call this for each alert and go on, instead of ending."),

@@ -77,7 +77,8 @@ def dump(
     path = str(file)
     if offset and not has_offsets(path):
         raise typer.BadParameter("only .log files and indexes have offsets", param_hint="--offset")
-    for row in islice(rows_of(READ_ONLY_DISK, path, offset=offset, records=records), limit):
+    most = None if limit is None else min(limit, sys.maxsize)
+    for row in islice(rows_of(READ_ONLY_DISK, path, offset=offset, records=records), most):
         for line in [as_json(row, records=records)] if json_lines else as_text(row):
             print(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -25,6 +26,13 @@ def checked_address(bootstrap: str | None) -> str | None:
     except InvalidAddress as error:
         raise typer.BadParameter(f"{error.what}: {error.hint}.") from None
     return bootstrap
+
+
+def checked_number(number: float | None) -> float | None:
+    """A callback of typer's, which takes NaN for a number within any bounds."""
+    if number is not None and math.isnan(number):
+        raise typer.BadParameter(f"'{number}' is no number.")
+    return number
 
 
 Bootstrap = Annotated[

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -83,7 +84,8 @@ class Consumer:
 
     def records(self, limit: int | None = None) -> Iterator[Received]:
         """The records as they come. A second call goes on where the first one stopped."""
-        for message in islice(self._messages(), limit):
+        most = None if limit is None else min(limit, sys.maxsize)
+        for message in islice(self._messages(), most):
             yield _received(message, self._headers(message))
             self._done(message)
 

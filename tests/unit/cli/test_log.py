@@ -149,6 +149,10 @@ def test_dump_leaves_the_records_out_and_stops_where_it_is_told(runnel, segment)
     assert [line.split()[0] for line in records] == ["offset", "11"]
 
 
+def test_dump_takes_a_limit_of_any_size(runnel, segment):
+    assert runnel("log", "dump", segment, "--limit", 2**64) == runnel("log", "dump", segment)
+
+
 def test_dump_prints_one_json_object_per_line(runnel, segment):
     result = runnel("log", "dump", segment, "--json")
     first, second, _ = map(json.loads, result.out.splitlines())
