@@ -50,6 +50,7 @@ def runnel(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know all that a record holds
     try:
@@ -74,6 +75,18 @@ def main() -> None:
             raise
         _print_error("an argument is no text", "give names and values in UTF-8")
         sys.exit(FAILED)
+
+
+def _open_closed_streams() -> None:
+    """One that is closed is as one of /dev/null. Otherwise the file or the socket that is opened next would have its
+    number, and get what is written to it.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115  # until the process ends
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _is_text(argument: str) -> bool:

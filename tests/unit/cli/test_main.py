@@ -133,6 +133,23 @@ def test_a_stream_that_cannot_show_a_character_escapes_it(tmp_path):
     assert rb'value "Tee f\xfcr zwei \u2615"' in result.stdout
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_as_an_empty_one(tmp_path, closed):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record(b"tea")]))
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *RUNNEL, "log", "dump", str(path)]
+    result = subprocess.run(command, capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_what_is_opened_does_not_get_the_number_of_a_stream_that_is_closed(tmp_path, closed):
+    """Or what is told on the stream would be written into it."""
+    numbered = "from runnel import cli; cli.app = lambda **_: os._exit(os.open('x', os.O_CREAT)); cli.main()"
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", f"import os; {numbered}"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode > 2
+
+
 def test_the_help_says_what_a_noun_is_for(runnel):
     assert re.search(r"^ +log +Look into the files of a log\.$", runnel("--help").out, re.MULTILINE)
 
