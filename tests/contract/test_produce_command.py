@@ -97,6 +97,14 @@ def test_a_record_that_is_too_large_is_told_with_what_was_written(runnel, bootst
     )
 
 
+@pytest.mark.parametrize(("limit", "size"), [("1048588", 1_048_500), ("3000000", 2_000_000)])
+def test_a_record_may_be_as_large_as_the_topic_takes(runnel, bootstrap, admin, topic, limit, size):
+    admin.alter(topic, configs={"max.message.bytes": limit})
+    result = runnel("produce", topic, stdin=b"a\n" + bytes(size) + b"\nb\n")
+    assert result == (0, f'3 records were written to topic "{topic}"\n', "")
+    assert [len(record.value) for record in records(bootstrap, topic)] == [1, size, 1]
+
+
 def test_a_record_that_the_broker_refuses_is_told_with_what_was_written(runnel, admin, topic):
     admin.alter(topic, configs={"max.message.bytes": "1000"})
     result = runnel("produce", topic, stdin=bytes(2_000) + b"\n")

@@ -14,13 +14,15 @@ import typer
 from runnel.cli.lines import Form, from_json, plain, read_lines
 from runnel.cli.nouns import noun
 from runnel.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
-from runnel.client import Admin, Producer, Token, UnknownPartition
+from runnel.client import Admin, Producer, Refused, Token, UnknownPartition
 from runnel.client.texts import is_name
 from runnel.errors import RunnelError
 
 produce = noun()
 
 Tell = Callable[[int], object]
+
+LARGEST_BY_DEFAULT, MOST_LARGEST = 1_000_000, 1_000_000_000  # of librdkafka's message.max.bytes
 
 
 class Tally:
@@ -64,9 +66,10 @@ def write_lines(
 ) -> None:
     """Write each line of stdin or of a file as a record, without its line feed."""
     form = _form(key, key_separator, header, json_lines)
-    _require(Admin(bootstrap), topic, partition)
+    admin = Admin(bootstrap)
+    _require(admin, topic, partition)
     tally = Tally()
-    producer = Producer(bootstrap)
+    producer = Producer(bootstrap, settings={"message.max.bytes": _largest(admin, topic)})
     try:
         with _input(file) as (stream, tell):
             for line in read_lines(stream, form, partition):
@@ -104,6 +107,15 @@ def _require(admin: Admin, topic: str, partition: int | None) -> None:
     count = len(admin.topic(topic).partitions)
     if partition is not None and partition >= count:
         raise UnknownPartition(topic, partition, count)
+
+
+def _largest(admin: Admin, topic: str) -> int:
+    """The bytes that a record may have: librdkafka's default is less than what topics take by theirs."""
+    try:
+        configs = {config.name: config.value for config in admin.configs([topic])[topic]}
+    except Refused:  # who may write need not be allowed to see them
+        return LARGEST_BY_DEFAULT
+    return min(max(int(configs.get("max.message.bytes") or 0), LARGEST_BY_DEFAULT), MOST_LARGEST)
 
 
 # --- input
