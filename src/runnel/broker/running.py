@@ -6,9 +6,11 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import uvloop
 
@@ -40,6 +42,7 @@ def run_broker(
     outlive its owner, however that one dies.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
+    _allow_all_files()
     keep_large_blocks()  # a fetch reads a megabyte for each partition, again and again
     endpoint = parse_endpoint("metrics", metrics) if metrics is not None else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -81,6 +84,13 @@ async def _serve(
         for number in (signal.SIGTERM, signal.SIGINT):  # a second one must not make a clean end look like a kill
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
+
+
+def _allow_all_files() -> None:
+    """A shell's limit is for programs that wait for files with `select`, and a connection beyond it is closed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system may have a limit of its own below that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _tell_start(server: Server) -> None:

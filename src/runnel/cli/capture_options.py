@@ -9,6 +9,7 @@ import typer
 
 from runnel.cli import choices
 from runnel.cli.durations import checked_duration
+from runnel.cli.options import checked_number
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the capture.")]
 Url = Annotated[
@@ -129,7 +130,14 @@ Snapshot = Annotated[
 ]
 Chunk = Annotated[int, typer.Option("--chunk", metavar="ROWS", min=1, help="So many rows at once, beside the changes.")]
 SnapshotRate = Annotated[
-    float | None, typer.Option("--snapshot-rate", metavar="ROWS", min=0.001, help="At most so many of them a second.")
+    float | None,
+    typer.Option(
+        "--snapshot-rate",
+        metavar="ROWS",
+        min=0.001,
+        callback=checked_number,
+        help="At most so many of them a second.",
+    ),
 ]
 
 # --- of PostgreSQL

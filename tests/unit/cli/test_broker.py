@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -43,6 +44,16 @@ def refused(*arguments: object) -> tuple[int, str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == ""
     return done.returncode, done.stderr
+
+
+def test_it_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        with started("--data", tmp_path / "data") as (process, _):
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, runnel) -> None:

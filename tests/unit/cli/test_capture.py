@@ -98,3 +98,9 @@ def test_the_help_names_the_address_of_every_kind_of_database(kind):
     (argument,) = capture_options.Url.__metadata__
     assert f"{kind}:" in argument.help
     assert kind in SCHEMES
+
+
+def test_a_rate_that_is_no_number_is_wrong_usage(runnel):
+    result = runnel("capture", "run", "shop", "sqlite:shop.db", "--snapshot-rate", "nan")
+    assert (result.code, result.out) == (2, "")
+    assert "\nError: Invalid value for '--snapshot-rate': 'nan' is no number." in result.err
