@@ -31,6 +31,13 @@ class OwnLock:
         self._lock.acquire()
         self._owner = threading.get_ident()
 
+    def acquire_if_free(self) -> bool:
+        """Without waiting, as the handler of a signal must: the thread that it interrupts may have the lock."""
+        is_acquired = self._lock.acquire(blocking=False)
+        if is_acquired:
+            self._owner = threading.get_ident()
+        return is_acquired
+
     def release(self) -> None:
         self._owner = None
         self._lock.release()

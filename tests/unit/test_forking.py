@@ -50,6 +50,14 @@ def test_one_thread_has_it_at_a_time() -> None:
     assert order == ["first", "other"]
 
 
+def test_who_does_not_wait_for_it_has_it_only_if_it_is_free() -> None:
+    lock = OwnLock()
+    assert lock.acquire_if_free()
+    assert not lock.acquire_if_free()
+    lock.release()
+    take_and_release(lock)
+
+
 def test_it_is_free_in_a_process_that_is_forked_while_a_thread_has_it() -> None:
     lock, held, done = OwnLock(), threading.Event(), threading.Event()
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from runnel.errors import Transient
+from runnel.forking import OwnLock
 from runnel.stop_request import StopRequest
 from runnel.views.changes import INSERT, Change, Changes
 from runnel.views.errors import InvalidPosition, PositionOutOfRange, ViewReplaced
@@ -100,6 +101,7 @@ class Watch:
         self._timeout = timeout
         self._interval = interval
         self._stopping = StopRequest()
+        self._looking = OwnLock()
         self._reader = connect()
 
     @property
@@ -112,8 +114,9 @@ class Watch:
         self._stopping.set()
 
     def close(self) -> None:
+        """The same, and let go of the connection: at once, or when the look of another thread is done with it."""
         self.stop()
-        self._reader.close()
+        self._let_go()
 
     def __iter__(self) -> Self:
         return self
@@ -121,7 +124,12 @@ class Watch:
     def __next__(self) -> Step:
         quiet_since = time.monotonic()
         while not self._stopping.is_set():
-            step, has_moved = self._look()
+            try:
+                with self._looking:
+                    step, has_moved = self._look()
+            finally:
+                if self._stopping.is_set():  # and perhaps closed, by one who did not wait for this look
+                    self._let_go()
             if step is not None:
                 return step
             if has_moved:
@@ -147,6 +155,13 @@ class Watch:
             self._reader.close()
 
     # --- inside
+
+    def _let_go(self) -> None:
+        if self._looking.acquire_if_free():
+            try:
+                self._reader.close()
+            finally:
+                self._looking.release()
 
     def _look(self) -> tuple[Step | None, bool]:
         """The next step, if there is one, and whether the position has moved on."""

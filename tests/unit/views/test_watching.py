@@ -1,4 +1,7 @@
-"""How a watcher waits for a store that is away, without a store."""
+"""How a watcher waits for a store that is away, and how it is closed, without a store."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -37,3 +40,34 @@ def test_a_store_that_is_away_is_asked_in_growing_pauses_however_often_the_watch
     assert pauses[0] == max(interval, INTERVAL)
     assert pauses[-1] == LONGEST_PAUSE
     assert [record.message.partition(" waits")[0] for record in caplog.records] == ["the watcher of pages"]
+
+
+class Slow:
+    """A reader that reads until it is let go on. Its connection breaks if it is closed meanwhile."""
+
+    def __init__(self):
+        self.has_begun, self.may_end, self.is_closed = threading.Event(), threading.Event(), False
+
+    def snapshot(self, where):
+        assert not where
+        self.is_closed = False
+        self.has_begun.set()
+        assert self.may_end.wait(30)
+        if self.is_closed:
+            raise StoreUnreachable("the store", "the connection is closed")
+        return NOTHING
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_a_watcher_that_is_closed_by_another_thread_ends_when_its_look_is_done():
+    reader = Slow()
+    watch = Watch(lambda: reader, "pages")
+    with ThreadPoolExecutor(1) as thread:
+        steps = thread.submit(list, watch)
+        assert reader.has_begun.wait(30)
+        watch.close()
+        reader.may_end.set()
+        assert len(steps.result()) == 1
+    assert reader.is_closed
