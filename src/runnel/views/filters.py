@@ -19,7 +19,7 @@ import pyarrow as pa
 from runnel.views.database import Database
 from runnel.views.errors import InvalidFilter, UnknownColumn
 from runnel.views.layout import Layout, is_nested
-from runnel.views.statements import quoted
+from runnel.views.statements import joined, quoted
 from runnel.views.store import Condition, Order, Where
 from runnel.views.values import NotOfType, typed
 
@@ -45,7 +45,7 @@ def condition(where: Where, layout: Layout, database: Database) -> Checked:
     if len(values) > MOST_VALUES:
         hint = f"read the view and compare outside of it, or ask for at most {MOST_VALUES:,} values"
         raise InvalidFilter(layout.name, f"{len(values):,} values are too many", hint=hint)
-    return Checked(" AND ".join(texts), values)
+    return Checked(joined(texts, "AND"), values)
 
 
 def order(by: Order, layout: Layout, database: Database) -> str:

@@ -18,6 +18,7 @@ from runnel.views.errors import InvalidDeclaration
 from runnel.views.store import Declared
 
 MOST_NAME_BYTES = 63  # PostgreSQL cuts longer names off
+MOST_COLUMNS = 1_598  # a table of PostgreSQL's has 1,600 at most, and the change log two of its own
 OUR_PREFIXES = ("runnel_", "sqlite_")
 OUR_COLUMNS = "_runnel_"  # what stands beside a batch's own begins so
 START, END = "start", "end"
@@ -163,6 +164,10 @@ def _check_names(declared: Declared) -> None:
 
 
 def _check_columns(view: str, fields: Sequence[pa.Field]) -> None:
+    if len(fields) > MOST_COLUMNS:
+        raise InvalidDeclaration(
+            view, f"it has {len(fields):,} columns", hint=f"a view has {MOST_COLUMNS:,} at most: put some into a struct"
+        )
     others: dict[str, str] = {}
     for field in fields:
         _check_name(view, field.name, "a column")

@@ -314,6 +314,8 @@ HINTS = {
     "42501": "grant this user the right to make and write tables: GRANT CREATE, USAGE ON SCHEMA ... TO ...",
     "25006": "the server only reads, as a standby does: name the one that writes",
     "3F000": "create the schema, or name another with ?options=-csearch_path%3Dpublic",
-    "54000": "an index takes keys of some 2,700 bytes: shorten them in the view's function, as by F.sha2",
+    "54000": "an index takes keys of some 2,700 bytes: shorten them in the view's function, as by F.sha2; and a row "
+    "has 8,160, where long text counts little: put some of many columns into a struct",
+    "54011": "a key has 32 columns at most: put some of them together into a text",
     "22P05": "keep views in a database of the encoding UTF8: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
 }

@@ -17,7 +17,7 @@ from runnel.views.declaration import Kept
 from runnel.views.errors import PositionOutOfRange, StoreUnreachable, UnknownKey, UnknownView
 from runnel.views.filters import Checked, condition, order
 from runnel.views.layout import Layout
-from runnel.views.statements import Statements, quoted
+from runnel.views.statements import Statements, joined, quoted
 from runnel.views.store import Ahead, Marker, Order, Progress, Snapshot, Where
 from runnel.views.values import NotOfType, typed
 
@@ -70,8 +70,8 @@ class SqlReader:
         with self._moment() as moment:
             layout, database = moment.layout, moment.database
             values = _key_values(layout, database, key)
-            places = (f"{quoted(name)} = {database.place(at)}" for at, name in enumerate(layout.key, start=1))
-            rows = database.run(f"{moment.statements.select()} WHERE {' AND '.join(places)}", *values)
+            places = [f"{quoted(name)} = {database.place(at)}" for at, name in enumerate(layout.key, start=1)]
+            rows = database.run(f"{moment.statements.select()} WHERE {joined(places, 'AND')}", *values)
             return database.table(rows, layout.schema).to_pylist()[0] if rows else None
 
     def rows(self, where: Where = (), *, order: Order = (), limit: int | None = None) -> pa.Table:

@@ -20,6 +20,7 @@ TOUCHED = "runnel_touched"
 COPIES = "runnel_copy_"  # what their names begin with
 SEQUENCE = "_runnel_sequence"
 REMOVES = "_runnel_removes"
+SHALLOW = 100  # conditions
 
 
 def quoted(name: str) -> str:
@@ -28,6 +29,14 @@ def quoted(name: str) -> str:
 
 def listed(names: Sequence[str], of: str = "") -> str:
     return ", ".join(of + quoted(name) for name in names)
+
+
+def joined(conditions: Sequence[str], by: str) -> str:
+    """By AND or by OR. Many are halved by parentheses: SQLite takes no expression that is 1,000 deep."""
+    if len(conditions) <= SHALLOW:
+        return f" {by} ".join(conditions)
+    half = len(conditions) // 2
+    return f"({joined(conditions[:half], by)}) {by} ({joined(conditions[half:], by)})"
 
 
 def log_table(number: int) -> str:
@@ -62,7 +71,7 @@ class Statements:
         self._all = listed(layout.columns)
         self._batch = dialect.temporary + BATCH
         self._touched = dialect.temporary + TOUCHED
-        self._same_key = " AND ".join(f"v.{quoted(name)} = b.{quoted(name)}" for name in layout.key)
+        self._same_key = joined([f"v.{quoted(name)} = b.{quoted(name)}" for name in layout.key], "AND")
         self._changed = f"{self._touched} t JOIN {self._batch} b ON b.{SEQUENCE} = t.{SEQUENCE}"
 
     def create(self) -> list[str]:
@@ -116,7 +125,7 @@ class Statements:
             f"SELECT row_number() OVER (ORDER BY b.{SEQUENCE}) - 1, b.{SEQUENCE}, "
             f"CASE WHEN {new} THEN '{INSERT}' WHEN b.{REMOVES} = 1 THEN '{DELETE}' ELSE '{UPDATE}' END "
             f"FROM {self._batch} b LEFT JOIN {self._view} v ON {self._same_key} "
-            f"WHERE CASE WHEN {new} THEN b.{REMOVES} = 0 ELSE {' OR '.join([f'b.{REMOVES} = 1', *differs])} END"
+            f"WHERE CASE WHEN {new} THEN b.{REMOVES} = 0 ELSE {joined([f'b.{REMOVES} = 1', *differs], 'OR')} END"
         )
 
     def count(self) -> str:

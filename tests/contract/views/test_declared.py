@@ -47,6 +47,18 @@ def test_any_name_works_and_does_nothing_but_name(store, name):
     assert store.names() == [name]
 
 
+def test_a_view_may_have_very_many_columns(store):
+    names = [f"c{number}" for number in range(1_597)]
+    row = {"page": ["a"], **{name: pa.array([True]) for name in names}}
+    rows = pa.table(row)
+    with claimed(store, Declared("wide", ("page",), rows.schema)) as writer:
+        assert writer.apply(rows, marker(0)).inserted == 1
+        assert writer.apply(pa.table({**row, "c1596": [False]}), marker(1)).updated == 1
+    with store.reader("wide") as reader:
+        assert reader.get({"page": "a"}) == {"page": "a", **dict.fromkeys(names, True), "c1596": False}
+        assert [change.kind for change in reader.changes(0)] == ["insert", "update"]
+
+
 @pytest.mark.parametrize("name", ["_row", "_row_max", "_place", "_place_list", "_sequence", "_removes"])
 def test_a_key_may_have_any_name_also_where_changes_are_taken_back(store, name):
     schema = pa.schema([(name, pa.string()), ("seen", pa.int64())])
@@ -87,6 +99,7 @@ def test_names_that_no_store_can_have_are_refused(store, name):
         (("page",), [("page", pa.string()), ("n", pa.month_day_nano_interval())], "no store keeps"),
         (("page",), [("page", pa.string()), ("n", pa.list_(pa.null()))], "no store keeps"),
         (("page",), [("page", pa.string()), ("n", pa.decimal256(60, 2))], "no store keeps"),
+        (("c0",), [(f"c{number}", pa.string()) for number in range(1_599)], "has 1,599 columns"),
     ],
 )
 def test_what_cannot_be_a_view_is_refused_when_it_is_declared(store, key, fields, reason):

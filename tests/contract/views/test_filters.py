@@ -122,6 +122,10 @@ def test_all_conditions_hold_and_a_limit_takes_the_first(kinds):
     assert kinds.count() == 4
 
 
+def test_there_may_be_very_many_conditions(kinds):
+    assert ids(kinds, *(("id", "!=", number) for number in range(2, 3_000))) == [1]
+
+
 def test_a_whole_number_may_be_written_with_a_point_and_a_day_as_its_midnight(kinds):
     assert ids(kinds, ("whole", "=", 30.0)) == [3]
     assert ids(kinds, ("whole", "in", [D("1.00"), D("-2")])) == [1, 2]

@@ -3,12 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 import runnel
 from runnel.views.errors import InvalidFilter, StoreRefused, StoreUnreachable, UnknownKey
 from runnel.views.postgres import PostgresStore
-from runnel.views.store import Condition
+from runnel.views.store import Condition, Declared
 from tests.contract.views.clicks import CLICKS, QUERY, claimed, content, marker, seen
 from tests.contract.views.postgres_server import postgres_server
 
@@ -71,6 +72,19 @@ def test_a_key_that_is_too_long_for_an_index(postgres):
         with pytest.raises(StoreRefused, match=r"index row.*shorten them in the view's function"):
             writer.apply(seen((key, 1)), marker(0))
         writer.apply(seen((key[:100], 1)), marker(0))
+
+
+def test_rows_and_keys_that_are_too_wide(postgres):
+    postgres.run("CREATE SCHEMA wide")
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3Dwide")
+    rows = pa.table({"page": ["a"], **{f"c{number}": [number] for number in range(1_100)}})
+    too_wide = pytest.raises(StoreRefused, match=r"row is too big.*some of many columns into a struct")
+    with claimed(store, Declared("wide", ("page",), rows.schema)) as writer, too_wide:
+        writer.apply(rows, marker(0))
+    key = tuple(rows.column_names[:33])
+    too_many = pytest.raises(StoreRefused, match=r"32 columns.*put some of them together")
+    with store.writer(Declared("keys", key, rows.select(key).schema), QUERY) as writer, too_many:
+        writer.claim()
 
 
 def test_a_database_of_another_encoding(postgres):
