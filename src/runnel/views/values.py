@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import numbers
 from typing import Any
 
@@ -18,16 +19,19 @@ class NotOfType(ValueError):
 def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     """The value as one of that type, null for None. A time or a date may be ISO 8601; one without a zone is UTC.
 
-    Nothing is cut off: 1.5 is no whole number, and a time is no date.
+    Nothing is cut off: 1.5 is no whole number, and a time is no date. A time is of the years 1 to 9999, in UTC.
     """
-    if (isinstance(value, bool) and not types.is_boolean(kind)) or _would_be_cut(value, kind):
-        raise NotOfType(value)
     try:
+        if (isinstance(value, bool) and not types.is_boolean(kind)) or _would_be_cut(value, kind):
+            raise NotOfType(value)
         if isinstance(value, str) and types.is_timestamp(kind):
             value = _time(value, kind)
         elif isinstance(value, str) and types.is_date(kind):
             value = datetime.date.fromisoformat(value)
         scalar = pa.scalar(value, kind)
+        found = scalar.as_py()
+        if isinstance(found, float) and math.isinf(found) and not math.isinf(value):
+            raise NotOfType(value)  # too large for 32 bits
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise NotOfType(value) from error
     return scalar

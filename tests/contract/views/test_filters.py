@@ -3,6 +3,7 @@
 import datetime
 import decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -175,6 +176,12 @@ WRONG = [
     (("text", "=", 5), InvalidFilter, "5 is no value of text"),
     (("amount", ">", D("1.234")), InvalidFilter, "Decimal('1.234') is no value of amount"),
     (("at", ">", "yesterday"), InvalidFilter, "'yesterday' is no value of at"),
+    (("at", ">", "0001-01-01T00:00+14:00"), InvalidFilter, "'0001-01-01T00:00+14:00' is no value of at"),
+    (("at", "<", "9999-12-31T23:00-05:00"), InvalidFilter, "'9999-12-31T23:00-05:00' is no value of at"),
+    (("at", ">", pd.NaT), InvalidFilter, "NaT is no value of at"),
+    (("local", ">", 10**18), InvalidFilter, f"{10**18} is no value of local"),
+    (("day", ">", 10**9), InvalidFilter, f"{10**9} is no value of day"),
+    (("small", "=", 1e300), InvalidFilter, "1e+300 is no value of small"),
     (("local", ">", "2026-01-01T12:00Z"), InvalidFilter, "'2026-01-01T12:00Z' is no value of local"),
     (("whole", ">", None), InvalidFilter, "whole is compared with None"),
     (("whole", "in", [1, None]), InvalidFilter, "whole is compared with None"),
