@@ -141,7 +141,7 @@ class Selection:
         with self._source as reader:
             return reader.schema()
 
-    def where(self, *conditions: tuple[str, str, Any], **equal: Any) -> Selection:
+    def where(self, /, *conditions: tuple[str, str, Any], **equal: Any) -> Selection:
         """The rows for which all of this holds as well: `where(("count", ">=", 10), page="p1")`."""
         found = [_condition(self.name, each) for each in conditions]
         found += [Condition(column, EQUAL, value) for column, value in self._columns(equal).items()]
@@ -219,7 +219,7 @@ class View(Selection):
         super().__init__(Connected(store, name), Chosen())
         self._outputs = outputs
 
-    def get(self, **key: Any) -> dict[str, Any] | None:
+    def get(self, /, **key: Any) -> dict[str, Any] | None:
         """The row of a key, None if there is none. A window is given as `window=(start, end)`, or by its columns."""
         columns = self._columns(key)
         with self._source as reader:

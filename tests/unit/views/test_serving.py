@@ -194,6 +194,16 @@ def test_a_row_is_found_by_its_key_and_a_window_by_its_start_and_end(counts, key
     assert list(counts.where(page="p1", **key)) == [row(0, "p1", 3)]
 
 
+def test_a_column_may_be_called_self(tmp_path):
+    rows = pa.table({"self": ["a", "b"]})
+    with open_store(str(tmp_path)).writer(Declared("names", ("self",), rows.schema), "names") as writer:
+        writer.claim()
+        writer.apply(rows, Marker("names", 0, "c1", {}))
+    with runnel.views(tmp_path) as views:
+        assert views["names"].get(self="b") == {"self": "b"}
+        assert list(views["names"].where(self="b")) == [{"self": "b"}]
+
+
 def test_a_key_that_is_not_whole_is_told(counts):
     with pytest.raises(UnknownKey) as told:
         counts.get(page="p1")
