@@ -45,6 +45,15 @@ PATIENCE = 10.0
 CONNECT_SECONDS = 10
 MAKING = 0x52756E6E656C  # the number of our advisory lock
 ROWS_TO_ANALYZE = 10_000  # a batch's plan wants its statistics only if it is large
+SETTINGS = (
+    # Whatever a role or a database is set to.
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; "
+    "SET extra_float_digits = 3; "  # text that reads as the same number
+    "SET default_transaction_isolation = 'read committed'; "  # who has waited for a lock sees what was done meanwhile
+    "SET synchronous_commit = on"
+)
+TIMEOUTS = ("statement_timeout", "transaction_timeout", "idle_session_timeout")  # a server may not know the last ones
+NOT_CUT_OFF = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = ANY ($1)"
 READING = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 QUOTED = re.compile(r'"(.*)"', re.DOTALL)  # from the first quote to the last: what is between may have some, too
@@ -204,10 +213,7 @@ class PostgresDatabase:
     def _set_up(self, view: str | None) -> tuple[str, str]:
         self._connection.adapters.register_loader("jsonb", TextLoader)
         with self._telling():
-            self._connection.execute(
-                "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; "
-                f"SET synchronous_commit = on; SET lock_timeout = {round(self._patience * 1_000)}"
-            )
+            self._connection.execute(f"{SETTINGS}; SET lock_timeout = {round(self._patience * 1_000)}")
         ((schema, backend),) = self.run("SELECT current_schema(), pg_backend_pid()")
         if schema is None:
             raise StoreRefused(
@@ -216,6 +222,7 @@ class PostgresDatabase:
                 hint="create one, or name another with ?options=-csearch_path%3Dpublic",
             )
         if view is not None:
+            self.run(NOT_CUT_OFF, list(TIMEOUTS))
             self.run("SELECT set_config('application_name', $1, false)", application(view, quoted(schema) + "."))
         return quoted(schema) + ".", f"backend {backend}"
 

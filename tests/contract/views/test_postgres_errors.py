@@ -8,9 +8,9 @@ import pytest
 
 import runnel
 from runnel.views.errors import InvalidFilter, StoreRefused, StoreUnreachable, UnknownKey
-from runnel.views.postgres import PostgresStore
+from runnel.views.postgres import MAKING, PostgresStore
 from runnel.views.store import Condition, Declared
-from tests.contract.views.clicks import CLICKS, QUERY, claimed, content, marker, seen
+from tests.contract.views.clicks import CLICKS, QUERY, SCHEMA, claimed, content, marker, seen
 from tests.contract.views.postgres_server import postgres_server
 
 pytestmark = pytest.mark.servers
@@ -114,6 +114,51 @@ def test_text_that_it_cannot_hold_is_no_value_to_ask_for(postgres):
         with pytest.raises(UnknownKey, match="page"):
             reader.get({"page": "a\0b"})
         assert reader.rows().num_rows == 0
+
+
+def with_settings(postgres, schema, **settings):
+    postgres.run(f"CREATE SCHEMA {schema}")
+    given = "".join(f"%20-c{name}%3D{value}" for name, value in settings.items())
+    return PostgresStore(f"{postgres.url}?options=-csearch_path%3D{schema}{given}")
+
+
+@pytest.mark.parametrize("digits", [0, -15])
+def test_numbers_come_back_as_they_are_however_many_digits_are_told(postgres, digits):
+    store = with_settings(postgres, f"digits_{abs(digits)}", extra_float_digits=digits)
+    rows = pa.table({"page": ["a"], "share": [0.1 + 0.2]})
+    with claimed(store, Declared("shares", ("page",), rows.schema)) as writer, store.reader("shares") as reader:
+        writer.apply(rows, marker(0))
+        assert reader.rows()["share"].to_pylist() == [0.1 + 0.2]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable%5C%20read", "serializable"])
+def test_views_can_be_made_at_the_same_time_however_transactions_are_isolated(postgres, isolation):
+    store = with_settings(postgres, isolation[:6], default_transaction_isolation=isolation)
+    with claimed(store), psycopg.connect(postgres.url) as other, ThreadPoolExecutor(2) as threads:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING])
+        writers = [store.writer(Declared(name, ("page",), SCHEMA), QUERY) for name in ("one", "two")]
+        claims = [threads.submit(writer.claim) for writer in writers]
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while other.execute(waiting).fetchall() != [(2,)]:
+            assert not any(claim.done() for claim in claims)
+        other.rollback()
+        for claim, writer in zip(claims, writers, strict=True):
+            claim.result()
+            writer.close()
+    assert store.names() == ["clicks", "one", "two"]
+
+
+def test_a_writer_is_not_cut_off_by_what_a_role_is_set_to(postgres):
+    store = with_settings(postgres, "quick", statement_timeout=250)
+    late = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '0.5 s'"
+    with claimed(store) as writer, psycopg.connect(postgres.url) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("SELECT name FROM quick.runnel_views FOR UPDATE")
+        applied = thread.submit(writer.apply, seen(("a", 1)), marker(0))
+        with psycopg.connect(postgres.url, autocommit=True) as asking:
+            while not asking.execute(late).fetchall():
+                assert not applied.done()
+        other.rollback()
+        assert applied.result().inserted == 1
 
 
 def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgres):
