@@ -84,6 +84,7 @@ class PostgresDatabase:
     def __init__(self, url: str, store: str, patience: float, *, view: str | None = None) -> None:
         self.store = store
         self._patience = patience
+        self._is_reader = view is None
         self._connection = _open(url, store, application(view, "") if view is not None else "runnel reader")
         try:
             self.schema, self.identity = self._set_up(view)
@@ -243,7 +244,7 @@ class PostgresDatabase:
         try:
             yield
         except psycopg.Error as error:
-            raise told(self.store, self._patience, error) from error
+            raise told(self.store, self._patience, error, reads=self._is_reader) from error
 
 
 def application(view: str, schema: str) -> str:
@@ -303,13 +304,15 @@ def told_of_connecting(store: str, error: psycopg.Error) -> RunnelError:
     return StoreRefused(store, reason, hint=hint)
 
 
-def told(store: str, patience: float, error: psycopg.Error) -> RunnelError:
+def told(store: str, patience: float, error: psycopg.Error, *, reads: bool = False) -> RunnelError:
     state = error.sqlstate or ""
     reason = " ".join(str(error).split())
     if state in ("55P03", "40P01", "40001"):
         return StoreLocked(store, patience)
     if state in ("53100", "53200", "53400"):
         return StoreFull(store, reason)
+    if state == MAY_NOT and reads:
+        return StoreRefused(store, reason, hint=TO_READ)
     if state in HINTS:
         return StoreRefused(store, reason, hint=HINTS[state])
     if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
@@ -317,8 +320,14 @@ def told(store: str, patience: float, error: psycopg.Error) -> RunnelError:
     return StoreRefused(store, reason, hint="this is unexpected: please report it")
 
 
+MAY_NOT = "42501"
+TO_READ = (
+    "grant this user the right to read the view and Runnel's own tables: GRANT USAGE ON SCHEMA ... TO ...; "
+    "GRANT SELECT ON ALL TABLES IN SCHEMA ... TO ..."
+)
 HINTS = {
-    "42501": "grant this user the right to make and write tables: GRANT CREATE, USAGE ON SCHEMA ... TO ...",
+    MAY_NOT: "grant this user the right to make and write tables: GRANT CREATE, USAGE ON SCHEMA ... TO ...; "
+    "GRANT TEMPORARY ON DATABASE ... TO ...",
     "25006": "the server only reads, as a standby does: name the one that writes",
     "3F000": "create the schema, or name another with ?options=-csearch_path%3Dpublic",
     "54000": "an index takes keys of some 2,700 bytes: shorten them in the view's function, as by F.sha2; and a row "

@@ -1,6 +1,7 @@
 """What goes wrong between us and a PostgreSQL, and what people are told."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pyarrow as pa
@@ -56,6 +57,29 @@ def test_a_user_who_may_not_make_tables(postgres):
     writer = PostgresStore(postgres.url_of("guest")).writer(CLICKS, QUERY)
     with writer, pytest.raises(StoreRefused, match=r"permission denied.*GRANT CREATE"):
         writer.claim()
+
+
+def test_a_user_who_may_not_read_a_view(postgres):
+    postgres.run("CREATE SCHEMA hidden; CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA hidden TO looker")
+    schema = "?options=-csearch_path%3Dhidden"
+    with claimed(PostgresStore(postgres.url + schema)):
+        views = runnel.views(postgres.url_of("looker") + schema)
+        for look in (partial(list, views), lambda: views["clicks"]):
+            with pytest.raises(StoreRefused, match=r"permission denied for table.*right to read.*GRANT SELECT"):
+                look()
+        postgres.run("GRANT SELECT ON ALL TABLES IN SCHEMA hidden TO looker")
+        assert len(views["clicks"]) == 0
+        views.close()
+
+
+def test_a_user_who_may_not_make_temporary_tables(postgres):
+    postgres.run("CREATE DATABASE lasting")
+    postgres.run("REVOKE TEMPORARY ON DATABASE lasting FROM PUBLIC; CREATE ROLE maker LOGIN")
+    with psycopg.connect(postgres.url_of("runnel", "lasting"), autocommit=True) as connection:
+        connection.execute("GRANT CREATE ON SCHEMA public TO maker")
+    refused = pytest.raises(StoreRefused, match=r"temporary tables.*GRANT TEMPORARY ON DATABASE")
+    with claimed(PostgresStore(postgres.url_of("maker", "lasting"))) as writer, refused:
+        writer.apply(seen(("a", 1)), marker(0))
 
 
 def test_a_server_that_only_reads(postgres):
