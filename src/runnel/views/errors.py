@@ -11,7 +11,7 @@ Permanent
 ├── StoreRefused          the store is there, and does not let us in or do what we ask
 ├── InvalidDeclaration    a name, a key or a type that a view cannot have
 ├── ViewChanged           the view is there, with another key, other types or columns that are no longer declared
-├── NameTaken             a table of the view's name is there, and it is not ours
+├── NameTaken             a table of the view's name, or an index or type, is there, and it is not ours
 ├── ViewTaken             the view belongs to another query
 ├── UnknownView           there is no view of that name
 ├── UnknownKey            what was asked for is no key of the view
@@ -118,8 +118,9 @@ class ViewChanged(Permanent):
 class NameTaken(Permanent):
     def __init__(self, store: str, view: str, table: str) -> None:
         super().__init__(
-            f"the store {store} has a table {table!r} that is not ours, so the view {view!r} cannot be made",
-            hint="give the view another name, or rename the table",
+            f"the store {store} has a table, index or type {table!r} that is not ours, so the view {view!r} cannot be "
+            "made",
+            hint="give the view another name, or rename what has it",
         )
         self.store = store
         self.view = view

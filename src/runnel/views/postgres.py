@@ -56,6 +56,12 @@ TIMEOUTS = ("statement_timeout", "transaction_timeout", "idle_session_timeout") 
 NOT_CUT_OFF = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = ANY ($1)"
 READING = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+LIKE = """
+WITH ours AS (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())
+SELECT relname FROM pg_catalog.pg_class JOIN ours ON relnamespace = ours.oid WHERE relname = $1
+UNION ALL
+SELECT typname FROM pg_catalog.pg_type JOIN ours ON typnamespace = ours.oid WHERE typname = $1 AND typcategory <> 'A'
+"""
 QUOTED = re.compile(r'"(.*)"', re.DOTALL)  # from the first quote to the last: what is between may have some, too
 
 
@@ -136,13 +142,13 @@ class PostgresDatabase:
             yield
 
     def _has_held(self, view: str) -> bool:
-        """Whether a transaction has begun, and holds the table; not, if there is no such table."""
+        """Whether a transaction has begun, and holds the table; not, if there is no such table, or an index."""
         with self._telling():
             try:
                 self._connection.execute(
                     f"{READING}; LOCK TABLE {self.schema}{quoted(view)} IN ACCESS SHARE MODE".encode()
                 )
-            except psycopg.errors.UndefinedTable:
+            except (psycopg.errors.UndefinedTable, psycopg.errors.WrongObjectType):
                 self._connection.execute("ROLLBACK")
                 return False
             except psycopg.Error:
@@ -166,11 +172,7 @@ class PostgresDatabase:
         return f"{statement} FOR UPDATE"
 
     def table_like(self, name: str) -> str | None:
-        rows = self.run(
-            "SELECT relname FROM pg_catalog.pg_class WHERE relname = $1 AND relnamespace = "
-            "(SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())",
-            name,
-        )
+        rows = self.run(LIKE, name)  # a table is a type of its name, too; those of arrays make way by themselves
         return str(rows[0][0]) if rows else None
 
     def drop_table(self, name: str) -> str:

@@ -58,7 +58,7 @@ class Views(Mapping[str, "View"]):
         self._open: dict[str, View] = {}
 
     def __getitem__(self, name: str) -> View:
-        if not isinstance(name, str) or not name.isprintable():  # which no database need be asked for
+        if not isinstance(name, str) or not name or not name.isprintable():  # which no database need be asked for
             raise UnknownView(self._address, name, list(self))
         with self._lock:
             if name not in self._open:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import runnel
-from runnel.views.errors import InvalidFilter, StoreRefused, StoreUnreachable, UnknownKey
+from runnel.views.errors import InvalidFilter, NameTaken, StoreRefused, StoreUnreachable, UnknownKey
 from runnel.views.postgres import MAKING, PostgresStore
 from runnel.views.store import Condition, Declared
 from tests.contract.views.clicks import CLICKS, QUERY, SCHEMA, claimed, content, marker, seen
@@ -127,6 +127,27 @@ def test_a_schema_may_have_any_name(postgres):
         writer.trim()
         assert store.names() == ["clicks"]
         assert content(store) == {"a": 1}
+
+
+@pytest.mark.parametrize("made", ["TYPE {} AS ENUM ('a')", "DOMAIN {} AS integer", "SEQUENCE {}"])
+def test_a_name_that_a_type_has_is_taken(postgres, made):
+    schema = made[:4].lower()
+    postgres.run(f"CREATE SCHEMA {schema}; CREATE {made.format(f'{schema}.clicks')}")
+    store = PostgresStore(f"{postgres.url}?options=-csearch_path%3D{schema}")
+    with store.writer(CLICKS, QUERY) as writer, pytest.raises(NameTaken, match="'clicks' that is not ours"):
+        writer.claim()
+    arrays = Declared("_others", ("page",), SCHEMA)
+    with claimed(store, Declared("others", ("page",), SCHEMA)), claimed(store, arrays):
+        assert store.names() == ["_others", "others"]
+
+
+@pytest.mark.parametrize("name", ["", "clicks_pkey", "runnel_views_pkey"])
+def test_a_name_that_no_table_has_is_that_of_no_view(postgres, name):
+    postgres.run("CREATE SCHEMA IF NOT EXISTS indexed")
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3Dindexed")
+    with claimed(store), runnel.views(store.url) as views:
+        assert views.get(name) is None
+        assert len(views["clicks"]) == 0
 
 
 def test_text_that_it_cannot_hold_is_no_value_to_ask_for(postgres):

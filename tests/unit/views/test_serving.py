@@ -96,7 +96,7 @@ def test_an_unknown_view_is_an_error_of_ours_and_a_key_error(data):
         )
 
 
-@pytest.mark.parametrize("name", [None, 5, b"clicks_per_minute", ["clicks_per_minute"], "a\0b", "\udcff"])
+@pytest.mark.parametrize("name", [None, 5, b"clicks_per_minute", ["clicks_per_minute"], "", "a\0b", "\udcff"])
 def test_a_name_that_is_no_text_or_cannot_be_printed_is_that_of_no_view(data, name):
     with runnel.views(data) as views:
         with pytest.raises(UnknownView, match=r"has no view .*; it has: clicks_per_minute"):
