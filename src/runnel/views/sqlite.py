@@ -40,7 +40,7 @@ ROWS_AT_ONCE = 50_000
 MAIN, TEMPORARY = "main.", "temp."
 BY_NUMBER = "runnel_by_number"  # an order of our readers' own
 HINTS = {
-    sqlite3.SQLITE_CANTOPEN: "see whether its directory is there and this user may write to it",
+    sqlite3.SQLITE_CANTOPEN: "see whether its directory is there and this user may write to it; to read, look into it",
     sqlite3.SQLITE_READONLY: "let this user write to the file and its directory",
     sqlite3.SQLITE_PERM: "let this user write to the file and its directory",
     sqlite3.SQLITE_NOTADB: "name another file, or move this one away",
@@ -219,13 +219,24 @@ class SqliteDatabase:
 
 
 def _open(path: str, patience: float, read_only: bool) -> sqlite3.Connection:
-    if read_only and not os.path.exists(path):
+    if read_only and _is_missing(path):
         path = ":memory:"  # as good as a file without views
         return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     if not read_only:
         _make_directory(path)
-    name = f"file:{urllib.parse.quote(path)}?mode={'ro' if read_only else 'rwc'}"
+    name = f"file:{urllib.parse.quote(os.fsencode(path))}?mode={'ro' if read_only else 'rwc'}"
     return sqlite3.connect(name, uri=True, isolation_level=None, timeout=patience, check_same_thread=False)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether nothing is there; what cannot be seen may well be."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:

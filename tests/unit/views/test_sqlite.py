@@ -108,6 +108,13 @@ def test_a_directory_that_is_not_writable_is_told():
             writer.claim()
 
 
+def test_a_directory_that_nobody_may_look_into_is_told_and_is_not_one_without_views():
+    with closed_directory() as directory:
+        directory.chmod(0)
+        with pytest.raises(StoreRefused, match="to read, look into it"):
+            SqliteStore(str(directory / "views.sqlite")).names()
+
+
 @contextmanager
 def closed_directory() -> Iterator[Path]:
     """A directory that nobody may write to; root, who may, is somebody else in the meantime."""
@@ -141,6 +148,14 @@ def test_a_path_with_signs_of_a_url_is_a_path(tmp_path):
         writer.claim()
     assert store.names() == ["pages"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["a?b#c%20d &mode=ro"]
+
+
+def test_a_path_may_have_bytes_that_are_no_text(tmp_path):
+    store = SqliteStore(os.path.join(tmp_path, os.fsdecode(b"\xff\xfe"), "views.sqlite"))
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+    assert store.names() == ["pages"]
+    assert os.listdir(os.fsencode(tmp_path)) == [b"\xff\xfe"]
 
 
 def test_readers_are_not_in_the_way_of_the_write_ahead_log(store, path):
