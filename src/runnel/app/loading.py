@@ -76,11 +76,12 @@ def _said_by(ended: SystemExit) -> str:
 
 
 def _told(error: Exception, path: Path) -> str:
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.lineno:  # there is none where the bytes are no text
         is_elsewhere = error.filename is not None and Path(error.filename).resolve() != path.resolve()
         where = f"{error.filename}, " if is_elsewhere else ""
         return f"{where}line {error.lineno}: {type(error).__name__}: {error.msg}"
-    return f"{_at(error, path)}{type(error).__name__}: {error}"
+    said = error.msg if isinstance(error, SyntaxError) else error
+    return f"{_at(error, path)}{type(error).__name__}: {said}"
 
 
 def _at(error: BaseException, path: Path) -> str:

@@ -79,3 +79,17 @@ def test_a_file_that_is_no_python_is_named_once_however_it_was_called(tmp_path, 
     with pytest.raises(NoApp) as raised:
         load_app(Path("shop.py"))
     assert raised.value.what == "shop.py: line 1: SyntaxError: invalid syntax"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [(APP.encode("utf-16"), "null bytes"), (b"# coding: klingon\n", "unknown encoding: klingon")],
+    ids=["UTF-16", "an unknown encoding"],
+)
+def test_a_file_that_is_no_text_is_told_without_a_line(tmp_path, monkeypatch, written, said):
+    (tmp_path / "shop.py").write_bytes(written)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NoApp) as raised:
+        load_app(Path("shop.py"))
+    assert said in raised.value.what
+    assert "line" not in raised.value.what
