@@ -6,13 +6,14 @@ processes of ours say, goes above it. A narrow terminal shows fewer columns, a l
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, Group, RenderResult
 from rich.live import Live
@@ -21,6 +22,9 @@ from rich.text import Text
 from runnel.app.progress import AppProgress, QueryProgress, State, size
 from runnel.cli.durations import as_duration
 from runnel.cli.values import printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 STDERR = 2
 REFRESHES = 2  # a second
@@ -176,11 +180,22 @@ def screen(*, wanted: bool) -> Iterator[Screen]:
             yield drawn
 
 
+class Kept(io.FileIO):
+    """A terminal that may go: what is written then is dropped, and the program ends as it would have."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
 @contextmanager
 def _taken(descriptor: int) -> Iterator[tuple[TextIO, int]]:
     """The terminal behind the descriptor, and a pipe with what is written to the descriptor meanwhile."""
     sys.stderr.flush()
-    terminal = os.fdopen(os.dup(descriptor), "w", encoding="utf-8", errors="backslashreplace")
+    kept = io.BufferedWriter(Kept(os.dup(descriptor), "w"))
+    terminal = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     reading, writing = os.pipe()
     os.dup2(writing, descriptor)
     os.close(writing)

@@ -198,6 +198,7 @@ with screen(wanted=True):
     for _ in range(5_000):
         os.write(2, b"said to nobody, and longer than a pipe takes\\n")
     print("goes on", flush=True)
+print("has ended", flush=True)
 """
 
 
@@ -219,4 +220,4 @@ def test_when_the_terminal_is_gone_nobody_waits_for_it():
     finally:
         program.kill()
         program.wait()
-    assert said == b"goes on\n"
+    assert (said, program.returncode) == (b"goes on\nhas ended\n", 0)
