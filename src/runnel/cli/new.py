@@ -39,6 +39,13 @@ def _checked(name: str) -> str:
     return name
 
 
+class NotWritten(Permanent):
+    def __init__(self, path: Path, why: OSError) -> None:
+        hint = "go to a directory where you may write, on a disk that has room"
+        super().__init__(f"{path} cannot be written: {why.strerror}", hint=hint)
+        self.path = path
+
+
 @new.command()
 def write(
     name: Annotated[
@@ -47,18 +54,25 @@ def write(
 ) -> None:
     """Write a small app, its test and a README into a new directory."""
     directory = Path(name)
+    module = name.replace("-", "_")
+    try:
+        _write(directory, name, module)
+    except OSError as error:
+        raise NotWritten(directory, error) from None
+    print(f"{directory}: a small app. Next: cd {directory}, pytest, runnel up {module}.py")
+
+
+def _write(directory: Path, name: str, module: str) -> None:
     if directory.exists() and not directory.is_dir():
         raise NotEmpty(directory, "is there already, and is no directory")
     if directory.is_dir() and any(directory.iterdir()):
         raise NotEmpty(directory, "is not empty")
     directory.mkdir(exist_ok=True)
-    module = name.replace("-", "_")
     templates = resources.files("runnel.cli") / "new_app"
     for template, file in FILES.items():
         text = (templates / template).read_text(encoding="utf-8")
         (directory / file.format(module)).write_text(_filled(text, name, module), encoding="utf-8")
     (directory / ".gitignore").write_text(IGNORED, encoding="utf-8")
-    print(f"{directory}: a small app. Next: cd {directory}, pytest, runnel up {module}.py")
 
 
 def _filled(text: str, name: str, module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -46,6 +47,15 @@ def test_an_empty_directory_will_do(runnel, tmp_path):
     (tmp_path / "shop").mkdir()
     assert runnel("new", "shop").code == 0
     assert (tmp_path / "shop" / "shop.py").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_told_with_what_to_do(runnel, monkeypatch):
+    def refused(self, **_how):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    hint = "hint: go to a directory where you may write, on a disk that has room\n"
+    assert runnel("new", "shop") == (1, "", f"error: shop cannot be written: Permission denied\n{hint}")
 
 
 def test_a_directory_that_is_not_empty_is_left_alone(runnel, tmp_path):
