@@ -26,9 +26,7 @@ class NoApp(Permanent):
 
 def load_app(path: Path) -> App:
     """Run the file, and give the one App that it makes. Modules beside it can be imported, as when Python runs it."""
-    if not path.is_file():
-        what = "it is a directory" if path.is_dir() else "there is no such file"
-        raise NoApp(str(path), what, hint="name a Python file that makes an App")
+    _check_file(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise NoApp(str(path), "it is no Python file", hint="its name must end with .py")
@@ -56,6 +54,19 @@ def load_app(path: Path) -> App:
         found = "it makes no App" if not apps else f"it makes {len(apps)} Apps"
         raise NoApp(str(path), found, hint='one file, one app: app = App("shop")')
     return next(iter(apps.values()))
+
+
+def _check_file(path: Path) -> None:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        hint = "name a file that can be read by who runs the app"
+        raise NoApp(str(path), f"it cannot be read: {error.strerror}", hint=hint) from None
+    if not path.is_file():
+        what = "it is a directory" if path.is_dir() else "there is no such file"
+        raise NoApp(str(path), what, hint="name a Python file that makes an App")
 
 
 def _check_name(path: Path) -> None:

@@ -73,6 +73,11 @@ def test_a_directory_is_told_as_one(tmp_path):
     assert raised.value.what == f"{tmp_path}: it is a directory"
 
 
+def test_a_file_that_cannot_be_looked_at_is_told_with_what_to_do(tmp_path):
+    with pytest.raises(NoApp, match=r"it cannot be read: File name too long \(name a file that can be read"):
+        load_app(tmp_path / f"{'a' * 300}.py")
+
+
 def test_a_file_that_is_no_python_is_named_once_however_it_was_called(tmp_path, monkeypatch):
     (tmp_path / "shop.py").write_text("def clicks(:\n")
     monkeypatch.chdir(tmp_path)
