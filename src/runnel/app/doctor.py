@@ -16,13 +16,13 @@ from runnel.app.capture_checks import capture_checks
 from runnel.app.finding import Finding, Mark, told, well, wrong
 from runnel.app.loading import load_app
 from runnel.app.machine_checks import machine_checks
+from runnel.app.owner import LOCK
 from runnel.errors import RunnelError
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.place import Place
 from runnel.views.opening import absolute
 
 PATIENCE = 5.0  # seconds, with a broker
-LOCK = "lock"
 NO_APP = "runnel"
 
 

@@ -1,7 +1,8 @@
 """A broker of our own beside an app, as a process: it goes on answering while the app's Python is busy.
 
 It ends with the app, however that one ends: it watches a pipe from the app's process. If it ends by itself, it is
-started again, at the same address. A log that another process serves already is refused before anything is started.
+started again, at the same address. A directory that another process has, the app's or the log's, is refused before
+anything is started.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runnel.app.owner import owner_of
+from runnel.app.owner import LOCK, owner_of
 from runnel.broker.running import ENDS_WITH_STDIN
-from runnel.errors import DirectoryOwned, Permanent
+from runnel.errors import DirectoryOwned, Permanent, UnusableDirectory
 from runnel.files import make_directories
 from runnel.log.directory import LOCK_FILE
 
@@ -39,9 +40,11 @@ class BrokerDidNotStart(Permanent):
 @contextmanager
 def local_broker(data: Path, listen: str) -> Iterator[str]:
     """The address of a broker that runs inside of the block."""
-    make_directories(str(data.parent))
-    if (owner := owner_of(data / LOCK_FILE)) is not None:
-        raise DirectoryOwned(str(data), int(owner) if owner.isdigit() else None)
+    _make(data.parent)
+    # The app's comes first: it starts a broker that ends again.
+    for directory, lock in ((data.parent, LOCK), (data, LOCK_FILE)):
+        if (owner := owner_of(directory / lock)) is not None:
+            raise DirectoryOwned(str(directory), int(owner) if owner.isdigit() else None)
     process = start(data, listen)
     keeper = None
     try:
@@ -54,6 +57,14 @@ def local_broker(data: Path, listen: str) -> Iterator[str]:
             _end(process)
         else:
             keeper.stop()
+
+
+def _make(directory: Path) -> None:
+    try:
+        make_directories(str(directory))
+    except OSError as error:
+        hint = "name one that can be written by who runs the app, on a disk that has room and is not read-only"
+        raise UnusableDirectory(str(directory), f"{error.strerror}: {error.filename}", hint=hint) from None
 
 
 class Keeper:

@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+LOCK = "lock"  # in the data directory of an app
+
 
 def owner_of(lock: Path) -> str | None:
     """The process that has the directory; None if nobody does."""

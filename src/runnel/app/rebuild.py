@@ -25,8 +25,9 @@ from runnel.app.app import App
 from runnel.app.beginnings import Topics, begin_where_it_began, tables_of_before, topics_of, topics_of_before
 from runnel.app.code import code_of, keep_code, last_code, modules_of
 from runnel.app.offering import offered
+from runnel.app.owner import LOCK
 from runnel.app.rebuilds import Rebuilds, freed, size_of
-from runnel.app.runner import LOCK, Running, place_of
+from runnel.app.runner import Running, place_of
 from runnel.app.trouble import Kept, told_if_full
 from runnel.client import positions
 from runnel.counted import counted

@@ -16,6 +16,7 @@ from runnel.app.capturing import Captures, looked_for, make_topics
 from runnel.app.code import code_of, keep_code, modules_of
 from runnel.app.handover import Handover
 from runnel.app.observation import observation
+from runnel.app.owner import LOCK
 from runnel.app.progress import AppProgress, State
 from runnel.app.rebuilds import settle_all
 from runnel.app.trouble import FULL, Kept, QueryFailed, told_if_full
@@ -52,7 +53,6 @@ from runnel.views.opening import absolute
 
 logger = logging.getLogger(__name__)
 
-LOCK = "lock"
 LOOK_EVERY = 0.2  # seconds, whether a query has ended
 REPORT_EVERY = 10.0
 ENDING = 5.0  # seconds that a process that is ending may need for it

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from runnel.app.local_broker import local_broker
+from runnel.app.owner import LOCK
 from runnel.client import Admin
 from runnel.errors import DirectoryOwned, UnusableDirectory
+from runnel.files import DiskFiles
 from tests.abuse.broker_process import wait_until
 
 OWNER = """
 import sys
 from pathlib import Path
 from runnel.app.local_broker import local_broker
+from runnel.app.owner import LOCK
 with local_broker(Path(sys.argv[1]), "127.0.0.1:0") as bootstrap:
     print(bootstrap, flush=True)
     sys.stdin.read()
@@ -57,6 +60,14 @@ def test_it_ends_when_the_app_is_killed(tmp_path):
     wait_until(lambda: not is_there(broker), "the broker has ended, too")
 
 
+def test_a_directory_that_cannot_be_made_is_told_with_what_to_do(tmp_path):
+    with (
+        pytest.raises(UnusableDirectory, match=r"File name too long: .* \(name one that can be written"),
+        local_broker(tmp_path / ("d" * 300) / "log", "127.0.0.1:0"),
+    ):
+        pass
+
+
 def test_one_that_ends_is_started_again_at_its_address(tmp_path, caplog):
     data = tmp_path / "log"
     with local_broker(data, "127.0.0.1:0") as bootstrap:
@@ -80,3 +91,13 @@ def test_a_log_that_is_served_already_is_refused_before_anything_starts(tmp_path
             pass
         assert refused.value.pid == int(owner_of(data))
         assert capfd.readouterr().err == ""
+
+
+def test_of_an_app_that_runs_the_app_is_named_and_not_its_broker(tmp_path):
+    lock = DiskFiles().lock(str(tmp_path / LOCK))
+    try:
+        with pytest.raises(DirectoryOwned) as refused, local_broker(tmp_path / "log", "127.0.0.1:0"):
+            pass
+        assert (refused.value.path, refused.value.pid) == (str(tmp_path), os.getpid())
+    finally:
+        lock.release()

@@ -8,9 +8,10 @@ import pytest
 
 from runnel import App
 from runnel.app.code import code_of, keep_code, last_code
+from runnel.app.owner import LOCK
 from runnel.app.rebuild import NotRebuilt, Peace, discard, view_of
 from runnel.app.rebuilds import RebuildRuns, Rebuilds, settle_all, size_of
-from runnel.app.runner import LOCK, Running, place_of
+from runnel.app.runner import Running, place_of
 from runnel.files import DiskFiles
 
 HOLDING = """
