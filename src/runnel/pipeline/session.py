@@ -201,6 +201,8 @@ def _environment_for(master: str) -> Iterator[None]:
     """For Java alone: what is set now is not what the user has chosen when the next one starts."""
     variables = {"SPARK_HOME": str(home_for(master, cache_directory())), **forks.variables_for(master)}
     variables.setdefault(forks.PYTHON, os.environ.get(forks.PYTHON, sys.executable))
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java knows no path with an umlaut then, and Python does
+        variables["LC_ALL"] = "C.UTF-8"
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

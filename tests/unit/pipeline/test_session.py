@@ -141,3 +141,20 @@ def test_on_a_cluster_spark_runs_this_python_unless_another_is_chosen(asked: lis
     with pytest.raises(Started):
         session.spark_session("shop", master="spark://host:7077")
     assert asked[0][2][forks.PYTHON] == sys.executable
+
+
+@pytest.mark.parametrize("chosen", ["C", "POSIX"])
+def test_java_knows_paths_with_umlauts_where_the_locale_is_c(
+    asked: list[tuple[str, dict, dict]], monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    """Python takes paths for UTF-8 there, and Java would refuse them."""
+    monkeypatch.setenv("LC_ALL", chosen)
+    session.prepare_session("local[2]")
+    assert asked[0][2]["LC_ALL"] == "C.UTF-8"
+    assert os.environ["LC_ALL"] == chosen
+
+
+def test_any_other_locale_stays(asked: list[tuple[str, dict, dict]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    session.prepare_session("local[2]")
+    assert asked[0][2]["LC_ALL"] == "de_DE.UTF-8"
