@@ -134,11 +134,21 @@ def become(request: Request) -> NoReturn:
 
 
 def is_let_go(error: BaseException) -> bool:
-    """Whether Java does not wait for this process any more: a query that is stopped while it begins takes the socket
-    away, and nobody needs to know.
+    """Whether Java does not wait for this process any more: a query that is stopped takes the socket away, while it
+    begins or later, and nobody needs to know.
     """
+    if _is_all_of_the_socket(error):
+        return True
     condition = getattr(error, "getCondition", lambda: None)()
     return condition == "CANNOT_OPEN_SOCKET" and isinstance(error.__context__, FileNotFoundError)
+
+
+def _is_all_of_the_socket(error: BaseException) -> bool:
+    """Also what was to be told over it: that it has ended. Anything else in between is told."""
+    told: BaseException | None = error
+    while isinstance(told, ConnectionError | EOFError):
+        told = told.__context__
+    return told is None and isinstance(error, ConnectionError)
 
 
 def run(module: str, arguments: list[str]) -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,22 @@ def test_a_fork_that_java_does_not_wait_for_any_more_ends_without_a_word(variabl
     abandoned = started(variables, "-m", PLANNER, PYTHON_WORKER_FACTORY_SOCK_PATH=str(tmp_path / "gone.sock"))
     assert abandoned.communicate(timeout=LIMIT) == (b"", b"")
     assert abandoned.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_let_go"),
+    [
+        ((EOFError(), BrokenPipeError(), BrokenPipeError()), True),  # a query is stopped: Java has closed the socket
+        ((EOFError(), ConnectionResetError()), True),
+        ((BrokenPipeError(),), True),
+        ((EOFError(),), False),
+        ((ValueError(), BrokenPipeError()), False),
+    ],
+)
+def test_of_a_socket_that_java_has_taken_away_nothing_is_told_and_of_all_else_it_is(raised, is_let_go):
+    for before, error in pairwise(raised):
+        error.__context__ = before
+    assert forker.is_let_go(raised[-1]) is is_let_go
 
 
 def test_a_fork_imports_what_spark_puts_in_its_way_with_the_environment_that_spark_gives(variables, tmp_path):
