@@ -111,6 +111,29 @@ def test_java_starts_ahead_and_spark_forks_its_python_as_long_as_that_is_possibl
     ], told.stderr
 
 
+ABROAD = """
+from pyspark.sql import functions as F
+from runnel.pipeline.session import spark_session
+
+spark = spark_session("test", master="local[1]")
+given = spark.sql("SELECT TIMESTAMP'2026-03-08 02:30:00Z' AS at")
+functions = [F.udf(str, "string", useArrow=arrow)("at") for arrow in (False, True)]
+back = F.udf(lambda at: at, "timestamp")("at").cast("string")
+print(*given.select(*functions, back).first(), sep="\\n")
+spark.stop()
+"""
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("python", [None, sys.executable], ids=["forks", "started"])
+def test_python_functions_are_given_times_in_utc_wherever_the_app_runs(python):
+    """A fork has read the zone of its machine before it is given another."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment |= {"TZ": "America/New_York", **({"PYSPARK_PYTHON": python} if python else {})}
+    told = subprocess.run([sys.executable, "-c", ABROAD], env=environment, capture_output=True, text=True, check=False)
+    assert told.stdout.splitlines() == ["2026-03-08 02:30:00"] * 3, told.stderr
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize(
     ("flag", "value"),

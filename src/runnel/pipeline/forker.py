@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import types
 from collections.abc import Mapping
 from contextlib import suppress
@@ -110,6 +111,7 @@ def become(request: Request) -> NoReturn:
             os.close(given)
         os.environ.clear()
         os.environ.update(request.variables)
+        time.tzset()
         for entry in reversed(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
             if entry and entry not in sys.path:
                 sys.path.insert(1, entry)

@@ -2,9 +2,9 @@
 
     spark = spark_session("shop", master="local[*]")
 
-What it sets, and why: the session's time is UTC; a micro-batch starts no processes for its checkpoint files; state
-lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays for each; and
-Java maps an archive of Spark's classes if there is one.
+What it sets, and why: time is UTC, in Python functions, too; a micro-batch starts no processes for its checkpoint
+files; state lives in RocksDB with a log of its changes; as many shuffle partitions as cores, since a small batch pays
+for each; and Java maps an archive of Spark's classes if there is one.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ SETTINGS = {
     # Spark writes and compiles a class for each watermark, which it needs for one batch. A query has about ten others.
     "spark.sql.codegen.cache.maxEntries": "200",
     "spark.sql.session.timeZone": "UTC",
+    "spark.executorEnv.TZ": "UTC",  # a Python function is given a datetime without a zone, in that of its process
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Less would be measured after each row, which takes longer than all else. A micro-batch has its limit of bytes.
