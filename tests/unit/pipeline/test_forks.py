@@ -185,6 +185,21 @@ def test_of_a_socket_that_java_has_taken_away_nothing_is_told_and_of_all_else_it
     assert forker.is_let_go(raised[-1]) is is_let_go
 
 
+def test_a_planner_that_java_lets_go_ends_without_a_word(variables, tmp_path):
+    """As it does whenever a query stops: what the planner would say then cannot be written."""
+    path = str(tmp_path / "spark.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        listening.settimeout(LIMIT)
+        planner = started(variables, "-m", PLANNER, PYTHON_WORKER_FACTORY_SOCK_PATH=path)
+        connection, _ = listening.accept()
+        with connection, connection.makefile("rb") as file:
+            assert read_int(file) not in (planner.pid, -1)
+    assert planner.communicate(timeout=LIMIT) == (b"", b"")
+    assert planner.returncode == 1
+
+
 def test_a_fork_imports_what_spark_puts_in_its_way_with_the_environment_that_spark_gives(variables, tmp_path):
     (tmp_path / "pyspark_given.py").write_text("import os; print(os.environ['GIVEN'], flush=True)\nmain = print")
     more = {"GIVEN": "to the fork", "PYTHONPATH": str(tmp_path), "PYTHON_WORKER_FACTORY_SECRET": SECRET}
