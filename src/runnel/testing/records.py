@@ -99,9 +99,10 @@ def _key(sent: Sent, noun: Declared) -> bytes | None:
         raise Mistake(f"{noun} is not keyed by {', '.join(unknown)}", hint=hint)
     if missing:
         return None
+    given = {name: _timed(noun.columns, name, given[name]) for name in noun.key}
     if len(noun.key) == 1 and not isinstance(given[noun.key[0]], Mapping | list):
         return _bytes(given[noun.key[0]])
-    return _json({name: given[name] for name in noun.key}).encode()
+    return _json(given).encode()
 
 
 def _avro(format: Avro, columns: dict[str, Any], noun: Declared) -> bytes:

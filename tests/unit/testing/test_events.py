@@ -146,6 +146,8 @@ def test_a_row_of_a_table_and_its_end_have_the_same_key(app, customers):
     kept, gone = row(orders, what="tea", id=1, shop="here"), delete(orders, id=1, shop="here")
     assert key(kept, orders) == key(gone, orders) == b'{"shop": "here", "id": 1}'
     assert key(row(customers, id=7, _key=b"other"), customers) == b"other"
+    minutes = app.table("minutes", key="at", schema="at timestamp, n long")
+    assert key(row(minutes, at="12:00:10", n=1), minutes) == key(delete(minutes, at=at("12:00:10")), minutes)
     assert key(raw(customers, b"{"), customers) is None
 
 
