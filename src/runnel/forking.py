@@ -1,11 +1,14 @@
-"""What a fork needs: locks that are free in the new process, and moments in which no process is forked.
+"""What a fork needs: locks that are free in the new process, moments in which no process is forked, and what the new
+one must not have.
 
 Of the threads of its parent a forked process has the one that forked it. A lock that another thread had would be held
-there for ever. And SQLite counts its locks on a file for each process: who is forked in the middle of a read believes
-that it has a lock which only its parent has, and its reads are torn by whoever writes.
+there for ever. And SQLite counts its locks on a file for each process: who is forked beside an open connection believes
+that it has the locks which only its parent has. In the middle of a read its reads would be torn by whoever writes; and
+at any time the files that it reads could be taken away from below it, and it would see the same for ever.
 
     with whole():  # another thread that forks waits until this is done
         ...
+    never_forked(connection)  # is let go of before a fork, outside of any `whole` but the forking thread's own
 """
 
 from __future__ import annotations
@@ -15,6 +18,13 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Held(Protocol):
+    def let_go(self) -> None:
+        """A process is about to be forked: this one takes it again when it needs it."""
+        ...
 
 
 class OwnLock:
@@ -58,6 +68,11 @@ _locks: weakref.WeakSet[OwnLock] = weakref.WeakSet()
 _gate = threading.Condition()
 _inside: dict[int, int] = {}  # how deep each thread is in `whole`
 _forking = 0  # threads that are about to
+_held: weakref.WeakSet[Held] = weakref.WeakSet()
+
+
+def never_forked(held: Held) -> None:
+    _held.add(held)
 
 
 @contextmanager
@@ -84,6 +99,8 @@ def _before() -> None:
     _forking += 1
     while any(thread != me for thread in _inside):
         _gate.wait()
+    for held in tuple(_held):
+        held.let_go()
 
 
 def _after_in_parent() -> None:

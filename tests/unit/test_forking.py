@@ -1,12 +1,14 @@
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable
 
 import pytest
 
-from runnel.forking import OwnLock, whole
+from runnel import forking
+from runnel.forking import OwnLock, never_forked, whole
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # it is what they are about
 
@@ -128,3 +130,33 @@ def test_several_threads_fork_and_work_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert ended == [0] * 80
+
+
+class Open:
+    def __init__(self) -> None:
+        self.is_open = True
+
+    def let_go(self) -> None:
+        self.is_open = False
+
+
+def test_what_a_forked_process_must_not_have_is_let_go_of_before_in_the_middle_of_nothing() -> None:
+    connection, begun, seen = Open(), threading.Event(), []
+    never_forked(connection)
+
+    def use() -> None:
+        with whole():
+            begun.set()
+            while not forking._forking:
+                time.sleep(0.001)
+            seen.append(connection.is_open)
+
+    def look() -> None:
+        assert not connection.is_open
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    begun.wait()
+    assert forked(look) == 0
+    thread.join()
+    assert seen == [True]

@@ -22,7 +22,7 @@ import pyarrow as pa
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.durable import durable
 from runnel.errors import RunnelError
-from runnel.forking import whole
+from runnel.forking import never_forked, whole
 from runnel.views.batch import Batch
 from runnel.views.errors import StoreFailed, StoreFull, StoreLocked, StoreRefused
 from runnel.views.layout import Layout
@@ -73,16 +73,12 @@ class SqliteDatabase:
         self.store = path
         self.identity = f"process {os.getpid()} on {socket.gethostname()}"
         self._patience = patience
-        self._file = _identity(path) if read_only else None
+        self._read_only = read_only
+        self._is_open = self._is_let_go = False
         with whole():
-            with self._telling():
-                self._connection = _open(path, patience, read_only)
-            try:
-                self._set_up(read_only)
-            except BaseException:
-                self._connection.close()
-                raise
-        self._file = self._file if read_only else _identity(path)  # which is made by then
+            self._connect()
+            if read_only:  # what a writer has staged is its connection's
+                never_forked(self)
 
     @property
     def is_current(self) -> bool:
@@ -164,12 +160,31 @@ class SqliteDatabase:
     def ordered(self, column: str, kind: pa.DataType) -> str:
         return f"{column} COLLATE {BY_NUMBER}" if is_number_in_text(kind) else column
 
+    def let_go(self) -> None:
+        """Another process could not have locks of its own beside this connection."""
+        if self._is_open and not self._connection.in_transaction:  # else it is the forking thread's
+            self._connection.close()
+            self._is_open, self._is_let_go = False, True
+
     def close(self) -> None:
         with whole():
+            self._is_open = self._is_let_go = False
             self._connection.close()
 
-    def _set_up(self, read_only: bool) -> None:
-        if read_only:
+    def _connect(self) -> None:
+        self._file = _identity(self.store) if self._read_only else None
+        with self._telling():
+            self._connection = _open(self.store, self._patience, self._read_only)
+        try:
+            self._set_up()
+        except BaseException:
+            self._connection.close()
+            raise
+        self._file = self._file if self._read_only else _identity(self.store)  # which is made by then
+        self._is_open, self._is_let_go = True, False
+
+    def _set_up(self) -> None:
+        if self._read_only:
             self._connection.create_collation(BY_NUMBER, by_number)
             return
         ((mode,),) = self.run("PRAGMA journal_mode")
@@ -203,6 +218,8 @@ class SqliteDatabase:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
         with whole():
+            if self._is_let_go:
+                self._connect()
             self.run(begin)
             try:
                 yield

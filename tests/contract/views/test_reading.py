@@ -185,3 +185,46 @@ def test_a_process_that_is_forked_reads_and_closes_a_view_beside_its_parent(plac
         [sys.executable, "-c", FORKED, place.address], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+FORKED_AND_ALONE = """
+import os, signal, sys, time
+import runnel
+
+clicks = runnel.views(sys.argv[1])["clicks"]
+signal.alarm(120)  # who waits for ever is ended; a child has an alarm of its own
+said, says = os.pipe()
+child = os.fork()
+if child:
+    os.read(said, 1)
+    clicks.close()
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(60)
+for written in sys.stdin:
+    assert {row["seen"] for row in clicks} == {int(written)}, (clicks.arrow().to_pylist(), written)
+    os.write(says, b".")
+    print("seen", flush=True)
+"""
+
+
+def test_a_forked_process_sees_what_is_written_once_its_parent_and_the_writer_have_closed(place):
+    """SQLite takes its files away when the last one closes that it knows of."""
+    with claimed(place.store()) as writer:
+        writer.apply(seen(("a", 0), ("b", 0)), marker(0))
+    arguments = [sys.executable, "-c", FORKED_AND_ALONE, place.address]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    ) as reading:
+        answers = [ask(reading, 0)]
+        for number in (1, 2, 3):
+            with claimed(place.store()) as writer:
+                writer.apply(seen(("a", number), ("b", number)), marker(number))
+            answers.append(ask(reading, number))
+        said = reading.communicate()[1]
+    assert (answers, reading.returncode) == (["seen\n"] * 4, 0), said
+
+
+def ask(reading: subprocess.Popen[str], number: int) -> str:
+    with suppress(BrokenPipeError):
+        print(number, file=reading.stdin)
+    return reading.stdout.readline()

@@ -3,7 +3,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -249,3 +249,19 @@ def test_nothing_is_written_to_a_file_that_nobody_can_find_any_more(store, path,
     with store.writer(PAGES, "q") as writer:
         writer.claim()
         assert writer.marker() == (marker(0) if is_replaced else None)
+
+
+def test_a_reader_that_was_let_go_of_for_forks_reads_again_until_it_is_closed(store):
+    with store.writer(PAGES, "q") as writer:
+        writer.claim()
+        writer.apply(rows(3), marker(0))
+    with closing(store._read()) as database:
+        for _ in range(2):
+            database.let_go()
+            database.let_go()
+            with database.reading():
+                database.let_go()  # as where the thread forks that reads
+                assert database.run("SELECT count(*) FROM pages") == [(3,)]
+    database.let_go()
+    with pytest.raises(StoreRefused, match="closed"), database.reading():
+        pass
