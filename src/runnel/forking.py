@@ -67,7 +67,7 @@ class OwnLock:
 _locks: weakref.WeakSet[OwnLock] = weakref.WeakSet()
 _gate = threading.Condition()
 _inside: dict[int, int] = {}  # how deep each thread is in `whole`
-_forking = 0  # threads that are about to
+_forking: set[int] = set()  # threads that are about to
 _held: weakref.WeakSet[Held] = weakref.WeakSet()
 
 
@@ -79,7 +79,8 @@ def never_forked(held: Held) -> None:
 def whole() -> Iterator[None]:
     me = threading.get_ident()
     with _gate:
-        while _forking and me not in _inside:
+        # Whoever forks may come here as well, by what is forgotten meanwhile: it would wait for itself.
+        while _forking and me not in _forking and me not in _inside:
             _gate.wait()
         _inside[me] = _inside.get(me, 0) + 1
     try:
@@ -93,26 +94,24 @@ def whole() -> Iterator[None]:
 
 
 def _before() -> None:
-    global _forking
     me = threading.get_ident()
     _gate.acquire()  # until the fork is done: nobody begins meanwhile
-    _forking += 1
-    while any(thread != me for thread in _inside):
+    _forking.add(me)
+    while len(_inside) > (me in _inside):
         _gate.wait()
     for held in tuple(_held):
         held.let_go()
 
 
 def _after_in_parent() -> None:
-    global _forking
-    _forking -= 1
+    _forking.discard(threading.get_ident())
     _gate.notify_all()
     _gate.release()
 
 
 def _after_in_child() -> None:
     global _forking, _gate
-    _forking, _gate = 0, threading.Condition()
+    _forking, _gate = set(), threading.Condition()
     for lock in _locks:
         lock.free()
 

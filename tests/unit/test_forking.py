@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -160,3 +162,26 @@ def test_what_a_forked_process_must_not_have_is_let_go_of_before_in_the_middle_o
     assert forked(look) == 0
     thread.join()
     assert seen == [True]
+
+
+FORGOTTEN = """
+import os, signal
+from runnel.forking import never_forked, whole
+
+class Open:
+    def let_go(self):
+        with whole():  # as what is forgotten by chance in that moment: a view closes its connection as a whole
+            pass
+
+signal.alarm(60)  # who waits for ever is ended
+connection = Open()
+never_forked(connection)
+child = os.fork()
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+def test_who_forks_does_not_wait_for_himself() -> None:
+    done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
