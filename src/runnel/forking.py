@@ -110,8 +110,11 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    global _forking, _gate
+    global _forking, _gate, _inside
     _forking, _gate = set(), threading.Condition()
+    me = threading.get_ident()
+    # Python forks also where an interrupt ended the wait for the other threads, which are not there any more.
+    _inside = {me: _inside[me]} if me in _inside else {}
     for lock in _locks:
         lock.free()
 

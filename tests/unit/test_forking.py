@@ -185,3 +185,33 @@ if child:
 def test_who_forks_does_not_wait_for_himself() -> None:
     done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python tells of the interrupt so
+def test_a_process_whose_fork_was_interrupted_in_its_wait_forks_as_ever() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with whole():
+            begun.set()
+            end.wait()
+
+    def interrupt() -> None:
+        while not forking._forking:
+            time.sleep(0.001)
+        with forking._gate:  # the main thread waits at it
+            pass
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def fork_again() -> None:
+        assert forked(enter_and_leave) == 0
+
+    threads = [threading.Thread(target=hold), threading.Thread(target=interrupt)]
+    threads[0].start()
+    begun.wait()
+    threads[1].start()
+    ended = forked(fork_again)
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert ended == 0
