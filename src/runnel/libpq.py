@@ -2,7 +2,8 @@
 
 A server that answers says FATAL; the library alone never does. Of what the library finds by itself, all may pass that
 is not known to need mending, as where the address is wrong or the two do not come to terms about certificates. Where an
-address has several hosts, it is enough that one of them may come back.
+address has several hosts, it is enough that one of them may come back. But a host's name may stand for several
+addresses, such as one of IPv6 that nobody listens at: what needs mending at one of them needs it for the host.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 FATAL: Final = "FATAL"
-SEVERAL, HOST = "All failures were:", "- host: "  # of psycopg
+SEVERAL, HOST, ADDRESS = "All failures were:", "- host: ", ", hostaddr: "  # of psycopg
+NO_NAME: Final = "None,"
 STARTING_OR_BUSY: Final = (
     "starting up",
     "shutting down",
@@ -64,7 +66,7 @@ MENDED_BY: Final = {
 
 def may_pass(reason: str) -> bool:
     """Whether the same attempt may succeed later."""
-    return any(map(_may_pass, _attempts(reason)))
+    return any(all(map(_may_pass, attempts)) for attempts in _attempts(reason))
 
 
 def what_mends(reason: str) -> str | None:
@@ -80,7 +82,13 @@ def _may_pass(reason: str) -> bool:
     return FATAL not in reason and what_mends(reason) is None
 
 
-def _attempts(reason: str) -> list[str]:
-    """One for each host, where there are several."""
-    _, several, each = reason.partition(SEVERAL)
-    return each.split(HOST)[1:] if several else [reason]
+def _attempts(reason: str) -> list[list[str]]:
+    """Those for each host: one for each of its addresses."""
+    _, several, told = reason.partition(SEVERAL)
+    if not several:
+        return [[reason]]
+    hosts: dict[str, list[str]] = {}
+    for each in told.split(HOST)[1:]:
+        host = each if each.startswith(NO_NAME) else each.partition(ADDRESS)[0]
+        hosts.setdefault(host, []).append(each)
+    return list(hosts.values())

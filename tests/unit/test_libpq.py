@@ -1,3 +1,5 @@
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -51,3 +53,37 @@ def test_of_several_hosts_one_that_may_come_back_is_enough() -> None:
     with pytest.raises(psycopg.OperationalError) as raised:
         psycopg.connect("host=127.0.0.1,127.0.0.1 port=99999,1 user=me dbname=shop", connect_timeout=10)
     assert libpq.may_pass(" ".join(str(raised.value).split()))
+
+
+REFUSED = 'connection failed: FATAL: password authentication failed for user "me"'
+NOBODY = "connection failed: Connection refused Is the server running on that host?"
+
+
+def failures(*each: tuple[str, str, str]) -> str:
+    """As psycopg tells them: the host, its address, and what was said."""
+    lines = [f"- host: {host}, port: '5432', hostaddr: '{address}': {said}" for host, address, said in each]
+    return " ".join([each[-1][2], "Multiple connection attempts failed. All failures were:", *lines])
+
+
+def test_a_host_that_refuses_us_at_one_of_its_addresses_does_not_come_back_by_itself() -> None:
+    """As where a name has an address of IPv6, and the server listens at the other one."""
+    assert not libpq.may_pass(failures(("'localhost'", "::1", NOBODY), ("'localhost'", "127.0.0.1", REFUSED)))
+    assert not libpq.may_pass(failures(("'localhost'", "::1", REFUSED), ("'localhost'", "127.0.0.1", NOBODY)))
+    assert libpq.may_pass(failures(("'localhost'", "::1", NOBODY), ("'localhost'", "127.0.0.1", NOBODY)))
+
+
+def test_another_host_may_come_back_whether_it_has_a_name_or_an_address_alone() -> None:
+    assert libpq.may_pass(failures(("'a'", "10.0.0.1", REFUSED), ("'b'", "10.0.0.2", NOBODY)))
+    assert libpq.may_pass(failures(("None", "10.0.0.1", REFUSED), ("None", "10.0.0.2", NOBODY)))
+
+
+def test_psycopg_tells_of_the_addresses_of_a_name_as_we_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolved(host: str, port: str, **how: Any) -> list[Any]:
+        return [(family, 0, 0, "", (address, port)) for family, address in ((10, "::1"), (2, "127.0.0.1"))]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolved)
+    with pytest.raises(psycopg.OperationalError) as raised:
+        psycopg.connect("postgresql://me@server:1/shop?connect_timeout=10")
+    ((first, second),) = libpq._attempts(" ".join(str(raised.value).split()))
+    assert "'::1'" in first
+    assert "'127.0.0.1'" in second
