@@ -24,6 +24,8 @@ STARTING_OR_BUSY: Final = (
 )
 PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
 PORT: Final = "give a port from 1 to 65535, or none for 5432"
+HOST_SPELLED: Final = "see to the host: between the dots of its name are 1 to 63 characters"
+ONE_FOR_EACH: Final = "give one port for all hosts or one for each, and of hostaddr one for each"
 AUTHORITY: Final = (
     "name the certificate of the authority that vouches for the server: sslrootcert=FILE, or sslrootcert=system; "
     "sslmode=require without sslrootcert believes any server"
@@ -39,6 +41,10 @@ MENDED_BY: Final = {
     "no password supplied": PASSWORD,
     "invalid port number": PORT,
     'connection option "port"': PORT,
+    "Servname not supported": PORT,  # C's library, which psycopg asks first where the host has a name
+    "Unrecognized service": PORT,  # another one
+    "could not match": ONE_FOR_EACH,
+    "'idna' codec": HOST_SPELLED,
     "weak sslmode": SETTINGS_OF_ADDRESS,
     "certificate verify failed": AUTHORITY,
     "root certificate": AUTHORITY,

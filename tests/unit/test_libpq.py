@@ -32,6 +32,10 @@ def test_what_somebody_has_to_mend_does_not_pass(reason: str) -> None:
     [
         ("postgresql://me@127.0.0.1:99999/shop", libpq.PORT),
         ("postgresql://me@127.0.0.1:five/shop", libpq.PORT),
+        ("postgresql://me@localhost:five/shop", libpq.PORT),
+        ("host=127.0.0.1,127.0.0.1 port=1,2,3 user=me dbname=shop", libpq.ONE_FOR_EACH),
+        ("host=127.0.0.1,127.0.0.1 hostaddr=127.0.0.1 user=me dbname=shop", libpq.ONE_FOR_EACH),
+        ("postgresql://me@data..example/shop", libpq.HOST_SPELLED),
         ("postgresql://me@127.0.0.1:1/shop?keepalives_idle=often", libpq.SETTINGS_OF_ADDRESS),
         ("postgresql://me@127.0.0.1:1/shop?sslmode=always", libpq.SETTINGS_OF_ADDRESS),
         ("postgresql://me@127.0.0.1:1/shop?connect_timeout=soon", libpq.SETTINGS_OF_ADDRESS),
@@ -43,7 +47,7 @@ def test_what_somebody_has_to_mend_does_not_pass(reason: str) -> None:
     ],
 )
 def test_the_library_says_what_we_look_for(address: str, hint: str | None) -> None:
-    with pytest.raises(psycopg.Error) as raised:
+    with pytest.raises((psycopg.Error, UnicodeError)) as raised:
         psycopg.connect(address, **({} if "connect_timeout" in address else {"connect_timeout": 10}))
     assert libpq.what_mends(str(raised.value)) == hint
     assert libpq.may_pass(str(raised.value)) is (hint is None)

@@ -289,11 +289,11 @@ def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]
             client_encoding="utf8",
             application_name=name,
         )
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeError) as error:  # the latter for a host's name that can be none
         raise told_of_connecting(store, error) from error
 
 
-def told_of_connecting(store: str, error: psycopg.Error) -> RunnelError:
+def told_of_connecting(store: str, error: psycopg.Error | UnicodeError) -> RunnelError:
     reason = " ".join(str(error).split())
     if may_pass(reason):
         return StoreUnreachable(store, reason)

@@ -123,9 +123,15 @@ def test_only_what_may_pass_is_worth_another_try(text, transient):
     assert isinstance(told, Transient) is transient
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("port", ["99999", "0", "five"])
-def test_a_port_that_is_none_is_refused_and_not_waited_for(port):
-    with pytest.raises(StoreRefused, match="port") as refused:
-        postgres.PostgresStore(f"postgresql://me:s3cret@127.0.0.1:{port}/shop").names()
+def test_a_port_that_is_none_is_refused_and_not_waited_for(host, port):
+    with pytest.raises(StoreRefused) as refused:
+        postgres.PostgresStore(f"postgresql://me:s3cret@{host}:{port}/shop").names()
     assert refused.value.hint == "give a port from 1 to 65535, or none for 5432"
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_host_whose_name_can_be_none_is_refused():
+    with pytest.raises(StoreRefused, match="see to the host"):
+        postgres.PostgresStore("postgresql://me@data..example/shop").names()

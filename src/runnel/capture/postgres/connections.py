@@ -89,7 +89,7 @@ class Address:
             given["replication"] = "database"
         try:
             connection = psycopg.connect("", autocommit=True, prepare_threshold=None, context=adapters, **given)
-        except psycopg.Error as error:
+        except (psycopg.Error, UnicodeError) as error:  # the latter for a host's name that can be none
             raise self._told_of_connecting(error) from error
         self._check_version(connection)
         if connection.info.server_version >= TRANSACTION_TIMEOUT:
@@ -122,7 +122,7 @@ class Address:
             reason = f"it is PostgreSQL {found // 10_000}; {OLDEST // 10_000} or newer is needed"
             raise DatabaseRefused(self.shown, reason, hint="upgrade the server, or capture another one")
 
-    def _told_of_connecting(self, error: psycopg.Error) -> RunnelError:
+    def _told_of_connecting(self, error: psycopg.Error | UnicodeError) -> RunnelError:
         reason = " ".join(str(error).split())
         if may_pass(reason):
             return DatabaseUnreachable(self.shown, reason)

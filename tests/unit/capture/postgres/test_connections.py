@@ -91,6 +91,11 @@ def test_a_setting_that_is_none_is_refused_and_not_waited_for(settings, reason):
     assert "s3cret" not in str(raised.value)
 
 
+def test_a_host_whose_name_can_be_none_is_refused():
+    with pytest.raises(DatabaseRefused, match="see to the host"):
+        Address("postgresql://me@data..example/shop", "shop").connect()
+
+
 @pytest.mark.parametrize(
     ("reason", "hint"),
     [
