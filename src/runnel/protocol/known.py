@@ -86,8 +86,10 @@ class KnownProduces:
         (topic,) = body["topic_data"]
         (partition,) = topic["partition_data"]
         length = len(partition["records"]) + 1
-        # Where the length begins. If it is written longer than need be, it is not: then none will be found like it.
-        position = end - len(NO_TAGS) - len(partition["records"]) - (length.bit_length() + 6) // 7
+        records_at = end - len(NO_TAGS) - len(partition["records"])
+        position = records_at - (length.bit_length() + 6) // 7  # where the length begins, unless it is written longer
+        if unsigned_varint(data, position) != (length, records_at):
+            return
         size = position - start
         if size > LONGEST_KNOWN or (size not in self._sizes and len(self._sizes) == MOST_SIZES):
             return

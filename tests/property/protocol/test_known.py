@@ -153,6 +153,17 @@ def test_a_length_that_is_written_longer_than_need_be_is_read_each_time() -> Non
         assert known.read(longer, 0, len(longer)) is None
 
 
+def test_after_a_length_that_is_written_longer_one_that_reaches_beyond_the_request_is_refused() -> None:
+    """Its second half, read alone, would fit."""
+    body = body_of(12, simple(records=b"batch"))
+    at = body.rindex(b"\x06batch")
+    longer = frame(12, 1, "app", body[:at] + b"\x86\x00" + body[at + 1 :])
+    beyond = frame(12, 2, "app", body[:at] + b"\x86" + body[at:])
+    known = KnownProduces()
+    assert read_as_a_connection(known, longer, 0, len(longer)) is not None
+    assert read_as_a_connection(known, beyond, 0, len(beyond)) is None
+
+
 def test_a_length_without_an_end_is_refused_or_read_again() -> None:
     usual = frame(12, 1, "app", body_of(12, simple()))
     known = KnownProduces()
