@@ -21,6 +21,8 @@ STARTING_OR_BUSY: Final = (
     "remaining connection slots",
     "exceeds max_wal_senders",
     "recovery mode",
+    "terminating connection",  # it is stopped, or lost a process, while it lets us in
+    "canceling authentication due to timeout",
 )
 PASSWORD: Final = "see to the user and the password; PGPASSWORD or ~/.pgpass keep it out of the URL"
 PORT: Final = "give a port from 1 to 65535, or none for 5432"

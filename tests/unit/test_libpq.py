@@ -14,6 +14,8 @@ from runnel import libpq
         "server does not support SSL connection failed: FATAL: the database system is starting up",
         "SSL SYSCALL error: EOF detected",
         "FATAL: the database system is not yet accepting connections",
+        "FATAL: terminating connection due to administrator command",
+        "FATAL: canceling authentication due to timeout",
     ],
 )
 def test_what_may_pass_is_told_from_what_somebody_has_to_mend(reason: str) -> None:
