@@ -6,10 +6,13 @@ import datetime
 import decimal
 import math
 import numbers
+import re
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
+
+NANOSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")  # in a text: what Python's datetime leaves out
 
 
 class NotOfType(ValueError):
@@ -19,7 +22,8 @@ class NotOfType(ValueError):
 def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     """The value as one of that type, null for None. A time or a date may be ISO 8601; one without a zone is UTC.
 
-    Nothing is cut off: 1.5 is no whole number, and a time is no date. A time is of the years 1 to 9999, in UTC.
+    Nothing is cut off: 1.5 is no whole number, a time is no date, and nanoseconds are refused. A time is of the years
+    1 to 9999, in UTC.
     """
     try:
         if (isinstance(value, bool) and not types.is_boolean(kind)) or _would_be_cut(value, kind):
@@ -38,12 +42,16 @@ def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _would_be_cut(value: Any, kind: Any) -> bool:
-    """pyarrow takes the whole part of a number, the day of a time, and a time in UTC for one without a zone."""
+    """pyarrow takes the whole part of a number, the day of a time, a time in UTC for one without a zone, and of pandas'
+    Timestamp the microseconds.
+    """
     if isinstance(value, decimal.Decimal):
         return not _has_fractions(kind) and not (value.is_finite() and value == value.to_integral_value())
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):  # numpy's, too
         return not _has_fractions(kind) and not float(value).is_integer()
     if isinstance(value, datetime.datetime):
+        if getattr(value, "nanosecond", 0):
+            return True
         is_midnight = value.tzinfo is None and value.time() == datetime.time()
         return (types.is_date(kind) and not is_midnight) or (
             types.is_timestamp(kind) and kind.tz is None and value.tzinfo is not None
@@ -56,8 +64,10 @@ def _has_fractions(kind: Any) -> bool:
 
 
 def _time(text: str, kind: Any) -> datetime.datetime:
-    """pyarrow takes a time without a zone for one in UTC, but would drop the zone of the other."""
+    """pyarrow takes a time without a zone for one in UTC, but would drop the zone of the other. Python drops
+    nanoseconds.
+    """
     time = datetime.datetime.fromisoformat(text)
-    if time.tzinfo is None or kind.tz:
+    if not NANOSECONDS.search(text) and (time.tzinfo is None or kind.tz):
         return time
     raise NotOfType(text)

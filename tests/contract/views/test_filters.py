@@ -147,6 +147,7 @@ def test_times_may_be_text(kinds):
     assert ids(kinds, ("at", ">=", "2026-01-01T12:00")) == [2, 3]
     assert ids(kinds, ("at", "=", "2026-01-01T13:00+01:00")) == [2]
     assert ids(kinds, ("day", "<", "2026-01-01")) == [3]
+    assert ids(kinds, ("at", "=", "2026-01-01T12:00:00.000000000Z")) == [2]
 
 
 NASTY = ["'; DROP TABLE kinds; --", '"', "?1 $1 %s {}", "\\", "\n", "🙂"]
@@ -178,6 +179,10 @@ WRONG = [
     (("at", ">", "yesterday"), InvalidFilter, "'yesterday' is no value of at"),
     (("at", ">", "0001-01-01T00:00+14:00"), InvalidFilter, "'0001-01-01T00:00+14:00' is no value of at"),
     (("at", "<", "9999-12-31T23:00-05:00"), InvalidFilter, "'9999-12-31T23:00-05:00' is no value of at"),
+    (("at", "=", "2026-01-01T12:00:00.1234567Z"), InvalidFilter, "'2026-01-01T12:00:00.1234567Z' is no value of at"),
+    (("at", "=", pd.Timestamp("2026-01-01T12:00:00.123456789Z")), InvalidFilter, "is no value of at"),
+    (("local", ">", pd.Timestamp("2026-01-01T12:00:00.000000001")), InvalidFilter, "is no value of local"),
+    (("day", "=", pd.Timestamp("2026-02-01T00:00:00.000000001")), InvalidFilter, "is no value of day"),
     (("at", ">", pd.NaT), InvalidFilter, "NaT is no value of at"),
     (("local", ">", 10**18), InvalidFilter, f"{10**18} is no value of local"),
     (("day", ">", 10**9), InvalidFilter, f"{10**9} is no value of day"),
