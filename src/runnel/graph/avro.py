@@ -18,6 +18,7 @@ SIMPLE = {
     "bytes": "binary",
     "string": "string",
 }
+NULL = ("null", {"type": "null"})
 LOGICAL = {  # and the type that each is written as; where it is another one, Avro says that the logical type is none
     "date": ("int", "date"),
     "timestamp-millis": ("long", "timestamp"),
@@ -70,12 +71,13 @@ class _Reader:
         return Field(schema["name"], kind, nullable)
 
     def _type(self, schema: Any) -> tuple[Type, bool]:
-        if not isinstance(schema, list):
-            return self._one(schema), False
-        rest = [each for each in schema if each != "null"]
+        kinds = schema if isinstance(schema, list) else [schema]
+        rest = [each for each in kinds if each not in NULL]
+        if kinds and not rest:  # a null of any type
+            return Simple("string"), True
         if len(rest) != 1:
             raise NoAvro(f"a union of {len(rest)} types has no column type: {json.dumps(schema)}")
-        return self._one(rest[0]), len(rest) < len(schema)
+        return self._one(rest[0]), len(rest) < len(kinds)
 
     def _one(self, schema: Any) -> Type:
         if isinstance(schema, str):
@@ -96,7 +98,7 @@ class _Reader:
             case "bytes" if schema.get("logicalType") == "decimal":
                 return _decimal(schema)
             case kind:
-                written, logical = LOGICAL.get(schema.get("logicalType", ""), (None, ""))
+                written, logical = LOGICAL.get(str(schema.get("logicalType")), (None, ""))
                 return Simple(logical) if kind == written else self._one(kind)
 
     def _enum(self, schema: dict[str, Any]) -> Type:

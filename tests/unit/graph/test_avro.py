@@ -16,6 +16,10 @@ def record(*fields, name="Click"):
         ("long", Field("a", Simple("bigint"), nullable=False)),
         (["null", "string"], Field("a", Simple("string"))),
         (["string", "null"], Field("a", Simple("string"))),
+        (["long", {"type": "null"}], Field("a", Simple("bigint"))),
+        ("null", Field("a", Simple("string"))),
+        (["null"], Field("a", Simple("string"))),
+        ({"type": "array", "items": "null"}, Field("a", Array(Simple("string")), nullable=False)),
         ({"type": "long", "logicalType": "timestamp-millis"}, Field("a", Simple("timestamp"), nullable=False)),
         (
             {"type": "long", "logicalType": "local-timestamp-micros"},
@@ -26,6 +30,7 @@ def record(*fields, name="Click"):
         ({"type": "long", "logicalType": "date"}, Field("a", Simple("bigint"), nullable=False)),
         ({"type": "string", "logicalType": "date"}, Field("a", Simple("string"), nullable=False)),
         ({"type": "string", "logicalType": "uuid"}, Field("a", Simple("string"), nullable=False)),
+        ({"type": "string", "logicalType": ["date"]}, Field("a", Simple("string"), nullable=False)),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
             Field("a", Decimal(9, 2), nullable=False),
@@ -74,6 +79,7 @@ def test_a_record_may_contain_another_of_its_name():
         ('"string"', "only a record has columns"),
         (record(), "the record Click has no fields"),
         (record(("a", ["int", "string"])), 'a union of 2 types has no column type: ["int", "string"]'),
+        (record(("a", [])), "a union of 0 types has no column type: []"),
         (record(("a", "Unheard")), "the type Unheard is not defined"),
         (record(("a", "Click")), "the record Click contains itself, which columns cannot"),
         (record(("a", 5)), "5 is no type"),

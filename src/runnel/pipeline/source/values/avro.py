@@ -3,6 +3,7 @@
     record, array, map      struct, array, map
     enum, uuid              string
     ["null", T]             T, which may be null
+    null                    string, which is always null
     bytes, fixed            binary; with the logical type decimal, decimal
     date, timestamp-*       date, timestamp; local-timestamp-* is timestamp_ntz
 

@@ -37,6 +37,7 @@ SCHEMA = {
         {"name": "ok", "type": "boolean"},
         {"name": "ratio", "type": "float"},
         {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "nothing", "type": "null"},
     ],
 }
 ID = uuid.UUID(int=7)
@@ -57,6 +58,7 @@ ROW = {
     "ok": True,
     "ratio": 0.5,
     "clock": 1000,
+    "nothing": None,
 }
 WITHOUT_CLOCK = [{**field, "type": "int"} if field["name"] == "clock" else field for field in SCHEMA["fields"]]
 WRITER = fastavro.parse_schema({**SCHEMA, "fields": WITHOUT_CLOCK})
