@@ -98,12 +98,17 @@ def idle(duration: str) -> Idle:
 
 def at(text: str) -> datetime:
     """A time in UTC: "12:00" and "12:00:10.5" are of the day 2026-01-01; others are whole: "2026-02-03T04:05:06Z"."""
+    found = as_written(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def as_written(text: str) -> datetime:
+    """The same, in the zone that is written with it, or in none."""
     whole = text if text[:4].isdigit() else f"{DAY}T{text}"
     try:
-        found = datetime.fromisoformat(whole)
+        return datetime.fromisoformat(whole)
     except ValueError:
         raise Mistake(f"{text!r} is no time", hint='write one such as "12:00:10" or "2026-02-03T04:05:06Z"') from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _topic(noun: object) -> str:

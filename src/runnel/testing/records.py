@@ -18,10 +18,11 @@ from runnel.graph.formats import Avro, Columns, Debezium, Json
 from runnel.graph.graph import Declared
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
-from runnel.graph.types import TIMESTAMP
-from runnel.testing.events import Mistake, Sent, at
+from runnel.graph.types import TIMESTAMP, Simple
+from runnel.testing.events import Mistake, Sent, as_written, at
 
 MIDNIGHT = "00:00"
+LOCAL = Simple("timestamp_ntz")
 FRAME = bytes(5)  # that of a registry: its number is not looked up
 
 
@@ -80,7 +81,11 @@ def _checked(given: Mapping[str, Any], noun: Declared) -> dict[str, Any]:
 
 def _timed(columns: Columns, name: str, value: Any) -> Any:
     found = columns.find(name)
-    return at(value) if isinstance(value, str) and found is not None and found.type == TIMESTAMP else value
+    kind = found.type if found is not None and isinstance(value, str) else None
+    if kind == LOCAL:
+        time = as_written(value)
+        return value if time.tzinfo else time  # with a zone it does not fit, and is rejected
+    return at(value) if kind == TIMESTAMP else value
 
 
 def _key(sent: Sent, noun: Declared) -> bytes | None:

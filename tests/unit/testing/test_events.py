@@ -135,6 +135,15 @@ def test_a_time_of_another_zone_is_written_with_it(clicks):
     assert record.about["timestamp"] == MIDNIGHT + 12 * 3_600_000
 
 
+def test_a_time_without_a_zone_is_written_without_one(app):
+    local = app.stream("local", schema="at timestamp_ntz, n int")
+    for given in ("12:00", "2026-01-01 12:00", datetime(2026, 1, 1, 12)):
+        assert record_of(row(local, at=given), local).value == b'{"at": "2026-01-01T12:00:00"}'
+    assert record_of(row(local, at="2026-01-01T12:00Z"), local).value == b'{"at": "2026-01-01T12:00Z"}'
+    with pytest.raises(Mistake, match=r"^'noon' is no time"):
+        record_of(row(local, at="noon"), local)
+
+
 def test_a_row_of_a_table_and_its_end_have_the_same_key(app, customers):
     orders = app.table("orders", key=["shop", "id"], schema="shop string, id long, what string")
 
