@@ -6,7 +6,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -106,8 +106,38 @@ def _key(sent: Sent, noun: Declared) -> bytes | None:
         return None
     given = {name: _timed(noun.columns, name, given[name]) for name in noun.key}
     if len(noun.key) == 1 and not isinstance(given[noun.key[0]], Mapping | list):
-        return _bytes(given[noun.key[0]])
-    return _json(given).encode()
+        return _bytes(_as_text(given[noun.key[0]]))
+    return _as_object(given).encode()
+
+
+def _as_text(value: Any) -> Any:
+    """As Spark writes the key of a derived stream: a row of either is the same row of a table."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case datetime():
+            text = _without_zone(value).isoformat(" ")
+            return text.rstrip("0") if value.microsecond else text
+    return value
+
+
+def _as_object(value: Any) -> str:
+    """The same of several columns: without spaces, in UTF-8, and with all digits of a time."""
+    match value:
+        case Mapping():
+            return "{" + ",".join(f"{_as_object(str(name))}:{_as_object(each)}" for name, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(_as_object, value)) + "]"
+        case datetime():
+            zone = "Z" if value.tzinfo else ""
+            return json.dumps(_without_zone(value).isoformat(timespec="microseconds") + zone)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+    return _json(value)
+
+
+def _without_zone(time: datetime) -> datetime:
+    return (time.astimezone(UTC) if time.tzinfo else time).replace(tzinfo=None)
 
 
 def _avro(format: Avro, columns: dict[str, Any], noun: Declared) -> bytes:

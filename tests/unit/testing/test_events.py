@@ -153,11 +153,26 @@ def test_a_row_of_a_table_and_its_end_have_the_same_key(app, customers):
     assert key(row(customers, id=7, name="Ann"), customers) == key(delete(customers, id=7), customers) == b"7"
     assert record_of(delete(customers, id=7), customers).value is None
     kept, gone = row(orders, what="tea", id=1, shop="here"), delete(orders, id=1, shop="here")
-    assert key(kept, orders) == key(gone, orders) == b'{"shop": "here", "id": 1}'
+    assert key(kept, orders) == key(gone, orders) == b'{"shop":"here","id":1}'
     assert key(row(customers, id=7, _key=b"other"), customers) == b"other"
     minutes = app.table("minutes", key="at", schema="at timestamp, n long")
     assert key(row(minutes, at="12:00:10", n=1), minutes) == key(delete(minutes, at=at("12:00:10")), minutes)
     assert key(raw(customers, b"{"), customers) is None
+
+
+def test_a_key_is_written_as_that_of_a_derived_stream(app):
+    schema = "ok boolean, at timestamp, local timestamp_ntz, name string, body binary"
+    given = {"ok": True, "at": "12:00:10.5", "local": "12:00", "name": "Zoë", "body": b"\xff"}
+
+    def key(*columns):
+        table = app.table(f"by_{'_'.join(columns)}", key=columns, schema=schema)
+        return record_of(row(table, **given), table).about["key"]
+
+    assert [key(each) for each in given] == [
+        *(b"true", b"2026-01-01 12:00:10.5", b"2026-01-01 12:00:00", "Zoë".encode(), b"\xff"),
+    ]
+    times = '"at":"2026-01-01T12:00:10.500000Z","local":"2026-01-01T12:00:00.000000"'
+    assert key(*given) == f'{{"ok":true,{times},"name":"Zoë","body":"/w=="}}'.encode()
 
 
 def test_values_of_other_formats(app):
