@@ -146,6 +146,13 @@ def test_idle_time_that_is_too_short_for_a_stream_is_not_noticed(play):
     assert play(kit_app.short, click, idle("59 seconds"), idle("1 second")).stream("closed_minutes") == [CLOSED[0]]
 
 
+def test_a_row_that_lies_ahead_of_the_clock_is_rejected(play):
+    played = play(kit_app.short, row(visits, page="tea", at="12:00:59"), row(visits, page="tea", at="9999-01-01"))
+    ((value, reason),) = played.rejected(visits)
+    assert b'"at": "9999-01-01' in value
+    assert reason.endswith("is too far ahead of the clock")
+
+
 def test_what_ends_the_app_is_raised_with_the_line_of_the_body(play, lives):
     line = inspect.getsourcelines(kit_app.number_of)[1] + 1
     with pytest.raises(QueryFailed) as told:

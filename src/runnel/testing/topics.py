@@ -16,6 +16,7 @@ from runnel.testing.events import Mistake, Sent
 from runnel.testing.records import Record, record_of
 
 FOR_EVER = {"retention.ms": "-1"}  # the times of a test lie in the past
+OF_ANY_TIME = {**FOR_EVER, "message.timestamp.after.max.ms": str(2**63 - 1)}  # or ahead of the clock, for `ahead=`
 
 
 class Topics:
@@ -40,7 +41,7 @@ class Topics:
         for topic in self._written:
             broker.create_topic(topic, 1, FOR_EVER)
         for topic in {*self._read, *self._played} - {*self._written}:
-            broker.create_topic(topic, partitions, FOR_EVER)
+            broker.create_topic(topic, partitions, OF_ANY_TIME)
 
     def record_of(self, sent: Sent) -> Record:
         return self._records[id(sent)]
