@@ -323,6 +323,13 @@ def test_what_spark_cannot_do_as_a_stream(desk):
 
 
 @pytest.mark.servers
+def test_what_spark_cannot_do_with_an_aggregate_that_never_closes(desk):
+    status, said, hint = desk.run(view('return clicks.groupBy("page").agg(F.sum("n").alias("n")).orderBy("n")'))
+    assert (status, hint) == (1, MEND)
+    assert said.startswith('view "pages": Sorting is not supported on streaming DataFrames/Datasets')
+
+
+@pytest.mark.servers
 def test_an_error_in_a_python_function_is_told_with_its_line_and_no_row_is_lost(desk):
     send(desk, ("a", 1), ("b", 0), ("c", 5))
     function = f"{TYPES}@F.udf(IntegerType())\ndef share(n):\n    return {{}}\n\n\n"

@@ -259,7 +259,7 @@ def test_a_lambda_fits_itself_though_spark_gives_its_variables_new_numbers(scene
     ("column", "error", "said"),
     [
         (lambda: F.lit("a"), ViewChanged, "its new column 'more' is never null"),
-        (lambda: F.row_number().over(Window.partitionBy("k").orderBy("n")), BodyFailed, "STREAMING_OUTPUT_MODE"),
+        (lambda: F.row_number().over(Window.partitionBy("k").orderBy("n")), BodyFailed, "NON_TIME_WINDOW"),
     ],
     ids=["the store", "Spark"],
 )

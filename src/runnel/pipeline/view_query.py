@@ -32,6 +32,10 @@ from runnel.pipeline.steps.publish import PublishAside
 from runnel.views.store import Declared, ViewWriter
 
 UPDATE, APPEND = "update", "append"
+NEVER_CLOSES = (
+    "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"  # as Spark calls an aggregate without a window in append mode
+)
+CLOSED_ONLY = "only in Append output mode"  # what it says of an outer join
 AS_TEXT = {  # what nobody but Spark can read, and how to make something of it that others can
     VariantType: "make it text with F.to_json(column), or take its parts with F.variant_get",
     YearMonthIntervalType: 'cast it to what it counts, such as .cast("int") for months, or to a string',
@@ -60,11 +64,7 @@ class ViewQuery(Query):
     @cached_property
     def output_mode(self) -> str:
         """Spark refuses early results of session windows and outer joins: there a view shows what is closed."""
-        try:
-            self._check(UPDATE)
-        except AnalysisException:
-            return APPEND
-        return UPDATE
+        return UPDATE if self._against_early_results is None else APPEND
 
     def frame_to_run(self) -> DataFrame:
         return self.frame
@@ -81,8 +81,8 @@ class ViewQuery(Query):
         nothing, and can declare it as it was.
         """
         super().check_fit()
-        if self.output_mode == APPEND:
-            self._check(APPEND)
+        if self._against_early_results is not None:
+            self._check_closed_results(self._against_early_results)
         self.place.store().check(self.kept_as, self.name)
 
     @property
@@ -122,6 +122,24 @@ class ViewQuery(Query):
         super().close()
         if self._writer is not None:
             self._writer.close()
+
+    @cached_property
+    def _against_early_results(self) -> AnalysisException | None:
+        try:
+            self._check(UPDATE)
+        except AnalysisException as error:
+            return error
+        return None
+
+    def _check_closed_results(self, against_early_ones: AnalysisException) -> None:
+        """A view may aggregate without a window. Where Spark refuses that, the reason is what forbids early results,
+        such as an order; unless it is an outer join.
+        """
+        try:
+            self._check(APPEND)
+        except AnalysisException as error:
+            is_the_reason = error.getCondition() != NEVER_CLOSES or CLOSED_ONLY in str(against_early_ones)
+            raise (error if is_the_reason else against_early_ones) from None
 
     def _check(self, mode: str) -> None:
         """AnalysisException, if Spark cannot keep it in this mode."""
