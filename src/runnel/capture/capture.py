@@ -12,6 +12,7 @@ in the topics is confirmed to the database.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -76,6 +77,11 @@ def present_micros() -> int:
     return time.time_ns() // 1000
 
 
+def elapsed_micros() -> int:
+    """For how long something takes: nobody sets it back."""
+    return time.monotonic_ns() // 1000
+
+
 class BeginAgain(Exception):
     """What is captured is to be looked at again."""
 
@@ -107,7 +113,7 @@ class Capture:
         self._reading = reading
         self._moved = Moved(source)
         self._stop = StopRequest()
-        self._written = self._beaten = self._looked = self._begun = 0
+        self._written = self._beaten = self._looked = self._begun = -math.inf  # by `elapsed_micros`
         self._is_asked = False  # to add or remove tables, as soon as it is between transactions
         self._postponed = 0  # the offset behind such a signal that could not be heeded when it was tried
         self._said = self.state.asked
@@ -422,11 +428,11 @@ class Capture:
         stream = self._stream_from(position)
         reading = Incremental(self._source, self._envelope, chunk=self._reading.chunk, rate=self._reading.rate)
         self.is_streaming.set()
-        self._begun = self._micros()
+        self._begun = elapsed_micros()
         try:
             while not self._stop.is_set() and self._heed_signals():
                 self._read_on(reading)
-                seconds = reading.seconds(WAIT_SECONDS, self._micros())
+                seconds = reading.seconds(WAIT_SECONDS, elapsed_micros())
                 self._pass_on(changes.read(seconds), stream, reading)
         finally:
             changes.close()
@@ -449,7 +455,7 @@ class Capture:
         not there when this began: those are looked for first, by beginning again. Nor those that add or remove tables,
         with what is behind them: they are heeded by beginning again, between transactions.
         """
-        now = self._micros()
+        now = elapsed_micros()
         if now - self._looked < SIGNAL_MICROS:
             return True
         self._looked = now
@@ -459,7 +465,7 @@ class Capture:
         before, asked = until_choice(records, self.name)
         self._is_asked = asked is not None and not self._is_postponed(records[len(before)].end, now)
         if (before or asked is None) and not self._heed(before, end if asked is None else before[-1].end):
-            self._looked = 0
+            self._looked = -math.inf
             return False
         return not (self._is_asked and self.state.is_between)
 
@@ -476,7 +482,7 @@ class Capture:
         return True
 
     def _read_on(self, reading: Incremental) -> None:
-        self._keep(reading.ask(self.state, self._micros()))
+        self._keep(reading.ask(self.state, elapsed_micros()))
 
     def _pass_on(
         self,
@@ -488,7 +494,7 @@ class Capture:
         awaited: Container[str] = (),
     ) -> None:
         """These events into the topics, and the position behind them."""
-        now, out = self._micros(), Outgoing()
+        now, elapsed, out = self._micros(), elapsed_micros(), Outgoing()
         events = without_parts(events, self.state, self._is_read_anew)
         events, is_over = until_one_came(events, awaited)
         if self._is_asked and not is_over:
@@ -501,16 +507,16 @@ class Capture:
         state = with_tables_of(events, state, position, awaited, self._envelope.is_outbox)
         if state.tables.keys() - self.state.tables.keys():
             self._refuse_same_topics(map(str, self._source.tables()))
-        is_due = 0 < self._heartbeat_micros <= now - self._beaten
+        is_due = 0 < self._heartbeat_micros <= elapsed - self._beaten
         if is_due:
             self._envelope.heartbeat(now, out)
         # A reading with nothing for us moves the position on. To write that each time would be much about nothing.
-        is_worth_it = must_write or is_over or now - self._written >= IDLE_MICROS
+        is_worth_it = must_write or is_over or elapsed - self._written >= IDLE_MICROS
         if out.records or state is not self.state or (is_worth_it and position != self.state.position):
             before = self.state.position
             self._publish(out, state.at(position))
-            self._written = now
-            self._beaten = now if is_due else self._beaten
+            self._written = elapsed
+            self._beaten = elapsed if is_due else self._beaten
             if before is None or before.at != position.at:
                 with durable("capture.confirm"):
                     self._source.confirm(position)
@@ -529,7 +535,7 @@ class Capture:
             if isinstance(event, Mark):
                 position = stream.tell(events[start:place], out, now)
                 start = place + 1
-                state = reading.tell(event, state, position, out, now)
+                state = reading.tell(event, state, position, out, now, elapsed_micros())
             elif isinstance(event, Again):
                 state = once_more([event], state)
             else:

@@ -53,7 +53,9 @@ class Turn:
 
 
 class Incremental:
-    """Of one opening of the changes. `rate` is the most rows a second."""
+    """Of one opening of the changes. `rate` is the most rows a second. `elapsed` is by a clock that nobody sets back,
+    in microseconds.
+    """
 
     def __init__(
         self, source: Source, envelope: Envelope, *, chunk: int = CHUNK_ROWS, rate: float | None = None
@@ -77,11 +79,11 @@ class Incremental:
     def is_active(self) -> bool:
         return bool(self._readings or self._flights)
 
-    def seconds(self, longest: float, now: int) -> float:
+    def seconds(self, longest: float, elapsed: int) -> float:
         """How long the changes may be waited for before it is worth asking for a chunk."""
         if self._waiting() is None:
             return longest
-        return min(longest, max(0, self._due - now) / 1_000_000)
+        return min(longest, max(0, self._due - elapsed) / 1_000_000)
 
     def follow(self, state: State, *, again: bool = False) -> State:
         """Read the tables that are left to be read according to the state. Some of them may be gone; `again` looks for
@@ -104,16 +106,16 @@ class Incremental:
         self._followed = state
         return state
 
-    def ask(self, state: State, now: int) -> State:
+    def ask(self, state: State, elapsed: int) -> State:
         """Read the next chunk, if it is time for one. A table that cannot be read any more is told of by the state."""
-        state = self.follow(state, again=self._is_time_to_look(now))
+        state = self.follow(state, again=self._is_time_to_look(elapsed))
         name = self._waiting()
-        if name is None or now < self._due:
+        if name is None or elapsed < self._due:
             return state
         reading, told = self._readings.pop(name), state.tables[name]
         self._readings[name] = reading
         try:
-            return self._asked(name, reading, told, state, now)
+            return self._asked(name, reading, told, state, elapsed)
         except InvalidFilter as error:
             logger.error("the snapshot of %s is stopped: %s", name, error)
             return self.follow(state.with_table(name, stopped(told)))
@@ -132,7 +134,7 @@ class Incremental:
         elif self._tracker.is_full:
             self._beginanew()
 
-    def tell(self, mark: Mark, state: State, position: Position, out: Outgoing, now: int) -> State:
+    def tell(self, mark: Mark, state: State, position: Position, out: Outgoing, now: int, elapsed: int) -> State:
         """The rows of the chunk that belongs here, and the state behind them."""
         flight = self._flights.pop(mark.tag, None)
         if flight is None or flight.is_spoiled:  # it is of a former life, or will be read again
@@ -141,14 +143,14 @@ class Incremental:
         reading = self._readings[flight.name]
         if rows is None:
             reading.limit = max(1, min(reading.limit, len(flight.chunk.rows)) // 2)
-            self._due = max(self._due, now + AGAIN_MICROS)
+            self._due = max(self._due, elapsed + AGAIN_MICROS)
             return state
         reading.limit = min(self._most, 2 * reading.limit)
         chunk = flight.chunk
         micros = now if chunk.micros is None else chunk.micros
         self._envelope.rows(chunk.table, ((row, WORD) for row in rows), chunk.source, micros, out, now)
         if self._rate:
-            self._due = max(self._due, now) + round(len(chunk.rows) * 1_000_000 / self._rate)
+            self._due = max(self._due, elapsed) + round(len(chunk.rows) * 1_000_000 / self._rate)
         told = state.tables[flight.name]
         if chunk.is_last and told.is_again:
             # what was told of it is no more: the chunks to come must see all of that
@@ -203,10 +205,10 @@ class Incremental:
         self._absent.add(name)
         return state
 
-    def _is_time_to_look(self, now: int) -> bool:
-        if not self._absent or now - self._looked < ABSENT_MICROS:
+    def _is_time_to_look(self, elapsed: int) -> bool:
+        if not self._absent or elapsed - self._looked < ABSENT_MICROS:
             return False
-        self._looked = now
+        self._looked = elapsed
         return True
 
     def _beginanew(self) -> None:
@@ -216,12 +218,12 @@ class Incremental:
             flight.is_spoiled = True
         self._source.settle()
 
-    def _asked(self, name: str, reading: Turn, told: TableState, state: State, now: int) -> State:
+    def _asked(self, name: str, reading: Turn, told: TableState, state: State, elapsed: int) -> State:
         self._number += 1
         tag = f"{name}/{self._life}/{self._number}"
         chunk = self._source.chunk(reading.table, told.key, reading.limit, tag, told.where)
         if chunk is None:
-            self._due = max(self._due, now + AGAIN_MICROS)
+            self._due = max(self._due, elapsed + AGAIN_MICROS)
             return state
         is_other = told.key is not None and key_columns(chunk.table) != key_columns(reading.table)
         reading.table = chunk.table

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import threading
+import time
 
 import pytest
 
@@ -233,6 +234,18 @@ def test_reading_is_paused_over_lives_and_resumed(lives, database):
         lives.signal("resume-snapshot")
         wait_until(lambda: capture.state.is_complete)
     assert latest(lives.records()) == texts(database.rows("orders"))
+
+
+def test_a_clock_that_is_set_back_holds_up_neither_signals_nor_chunks(lives):
+    lives.database.execute(*orders(0, 20))
+    ahead = 3_600_000_000
+    with lives.begin(mode=Mode.NONE, rate=1_000, micros=lambda: time.time_ns() // 1000 + ahead) as capture:
+        lives.execute("orders")
+        wait_until(lambda: capture.state.signals == 1 and capture.state.is_complete)
+        ahead = 0
+        lives.execute("orders")
+        wait_until(lambda: capture.state.signals == 2 and capture.state.is_complete)
+    assert lives.read_keys() == [*range(20), *range(20)]
 
 
 @pytest.mark.servers

@@ -79,7 +79,7 @@ class Life:
             self.reading.note(event)
 
     def mark(self, tag):
-        self.state = self.reading.tell(Mark(tag), self.state, AT, self.out, self.now)
+        self.state = self.reading.tell(Mark(tag), self.state, AT, self.out, self.now, self.now)
 
     @property
     def told(self):
