@@ -87,7 +87,7 @@ class OpenFile:
     def is_being_written(self) -> bool:
         """Whether the file at the path has changed just now."""
         try:
-            return time.time() - os.stat(self._absolute).st_mtime < WRITTEN_SECONDS
+            return abs(time.time() - os.stat(self._absolute).st_mtime) < WRITTEN_SECONDS
         except OSError:
             return False
 

@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -295,12 +296,13 @@ def test_a_copy_that_is_on_its_way_is_waited_for(reading, share, monkeypatch):
     assert shop.read() == [2]
 
 
-def test_half_a_file_that_nobody_writes_to_is_told_to_be_broken(reading):
+@pytest.mark.parametrize("ahead", [-86_400, 86_400])  # of our clock, as where that was set back
+def test_half_a_file_that_nobody_writes_to_is_told_to_be_broken(reading, ahead):
     shop = reading()
     copy = shop.copy("same.sqlite").read_bytes()
     shop.path.unlink()
     shop.path.write_bytes(copy[: len(copy) // 2])
-    os.utime(shop.path, (0, 0))
+    os.utime(shop.path, (time.time() + ahead,) * 2)
     with pytest.raises(FileReplaced):
         shop.read()
     with pytest.raises((DatabaseUnusable, NotADatabase)):
