@@ -19,6 +19,7 @@ from typing import Any
 
 import uvloop
 
+from runnel.broker.apis.create_topics import MOST_PARTITIONS
 from runnel.broker.configs.topics import check_topic_configs
 from runnel.broker.server import Server, start_server
 from runnel.broker.topic_names import mistake_in_name
@@ -95,8 +96,8 @@ class Broker:
         """Make a topic without a client; its configuration is under Kafka's names."""
         given = {config: _text(value) for config, value in (configs or {}).items()}
         check_topic_configs(given)
-        if partitions < 1:
-            raise InvalidSetting("partitions", partitions, "at least 1")
+        if partitions not in range(1, MOST_PARTITIONS + 1):
+            raise InvalidSetting("partitions", partitions, f"a whole number from 1 to {MOST_PARTITIONS:,}")
         node = self._running().node
         mistake = mistake_in_name(name, node.topics)
         if mistake is not None:
@@ -104,7 +105,11 @@ class Broker:
         self._on_loop(node.topics.create(name, partitions, given))
 
     def delete_topic(self, name: str) -> None:
-        self._on_loop(self._running().node.topics.delete(name))
+        topics = self._running().node.topics
+        topic = topics.find(name)
+        if topic is not None and topic.is_internal:
+            raise InvalidSetting("topic", name, "one that is not the broker's own")
+        self._on_loop(topics.delete(name))
 
     def close(self) -> None:
         """Stop, and remove the data if they are temporary."""

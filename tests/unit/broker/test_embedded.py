@@ -135,3 +135,21 @@ def test_two_brokers_do_not_mix():
         with Client(parsed_address(other.bootstrap)) as client:
             client.send(fetch("orders"))
             assert fetched(client.read(API_FETCH, 11))[0] == 3  # no such topic
+
+
+@pytest.mark.parametrize("partitions", [0, 10_001, 2**40, 1.5])
+def test_a_topic_with_a_number_of_partitions_that_cannot_be_is_refused_and_does_not_end_the_next_start(partitions):
+    with runnel.Broker() as broker:
+        with pytest.raises(InvalidSetting, match="from 1 to 10,000"):
+            broker.create_topic("orders", partitions=partitions)
+        broker.stop()
+        broker.start()
+        broker.create_topic("orders")
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_the_brokers_own_topics_cannot_be_deleted(name):
+    with runnel.Broker() as broker:
+        with pytest.raises(InvalidSetting, match="not the broker's own"):
+            broker.delete_topic(name)
+        assert broker._server.node.topics.find(name) is not None
