@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -42,10 +44,12 @@ class Broker:
         listen: str = "127.0.0.1:0",
         settings: Mapping[str, str | int | bool] | None = None,
     ) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="runnel-") if data is None else None
-        self.data = os.path.abspath(data if data is not None else f"{self._temporary.name}/data")  # type: ignore[union-attr]
+        temporary = tempfile.mkdtemp(prefix="runnel-") if data is None else None
+        self.data = os.path.abspath(data if data is not None else f"{temporary}/data")
+        self._remove_data = weakref.finalize(self, _remove, temporary, os.getpid())  # at the latest at the program's end
         self._configs = {"listeners": f"PLAINTEXT://{listen}", "group.initial.rebalance.delay.ms": "0"}
         self._configs |= {name: _text(value) for name, value in (settings or {}).items()}
+        self._process = os.getpid()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
@@ -74,6 +78,7 @@ class Broker:
         if self._thread is not None:
             raise RuntimeError("this broker is running already")
         ready: Future[None] = Future()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="runnel-embedded", daemon=True)
         self._thread.start()
         try:
@@ -85,6 +90,8 @@ class Broker:
 
     def stop(self) -> None:
         """Stop in good order. The data stay, and `start` goes on with them."""
+        if self._process != os.getpid():  # its thread is another process's
+            return
         if self._thread is not None and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(SECONDS_TO_STOP)
@@ -112,7 +119,7 @@ class Broker:
         self._on_loop(topics.delete(name))
 
     def close(self) -> None:
-        """Stop, and remove the data if they are temporary."""
+        """Stop, and remove the data if they are temporary. In a process that was forked meanwhile nothing happens."""
         self.stop()
         self._remove_data()
 
@@ -123,11 +130,10 @@ class Broker:
 
     def _on_loop(self, work: Coroutine[Any, Any, object]) -> None:
         assert self._loop is not None
+        if self._process != os.getpid():  # nobody would do the work
+            work.close()
+            raise RuntimeError("this broker runs in the process that this one was forked from")
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _remove_data(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     def _run(self, ready: Future[None]) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -148,6 +154,12 @@ class Broker:
         ready.set_result(None)
         await self._stop.wait()
         await self._server.stop()
+
+
+def _remove(temporary: str | None, owner: int) -> None:
+    """A process that was forked from the owner ends as well, and the broker is not its."""
+    if temporary is not None and os.getpid() == owner:
+        shutil.rmtree(temporary)
 
 
 def _text(value: str | int | bool) -> str:

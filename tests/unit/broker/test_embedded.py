@@ -1,6 +1,7 @@
 import os
 import socket
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from runnel.errors import AddressInUse, Closed, DirectoryOwned, InvalidSetting
 from runnel.log import open_log
 from tests.abuse.wire import Client, batch_of, create_topics, fetch, fetched, make_topics, parsed_address, produce
 from tests.abuse.wire import produced as outcome
+from tests.unit.test_forking import forked
+
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # it is what they are about
 
 API_PRODUCE, API_FETCH, API_CREATE = 0, 1, 19
 
@@ -153,3 +157,32 @@ def test_the_brokers_own_topics_cannot_be_deleted(name):
         with pytest.raises(InvalidSetting, match="not the broker's own"):
             broker.delete_topic(name)
         assert broker._server.node.topics.find(name) is not None
+
+
+@forks
+def test_a_broker_is_left_alone_by_a_process_that_is_forked_and_closes_it():
+    with runnel.Broker() as broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        assert forked(broker.close) == 0
+        assert Path(broker.data).is_dir()
+        assert write(broker.bootstrap, "orders") == 0
+    assert not Path(broker.data).parent.exists()
+
+
+@forks
+def test_a_broker_is_left_alone_at_the_end_of_a_program_that_was_forked():
+    with runnel.Broker() as broker:
+        assert forked(weakref.finalize._exitfunc) == 0  # what the interpreter runs at the end
+        assert Path(broker.data).is_dir()
+
+
+@forks
+def test_a_forked_process_is_told_that_the_broker_is_not_its():
+    def create() -> None:
+        with pytest.raises(RuntimeError, match="forked from"):
+            broker.create_topic("orders")
+
+    with runnel.Broker() as broker:
+        assert forked(create) == 0
+        broker.create_topic("orders")
+        assert forked(lambda: write(broker.bootstrap, "orders")) == 0
