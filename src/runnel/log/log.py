@@ -21,7 +21,7 @@ from runnel.log.group_commit import GroupCommit
 from runnel.log.loop_rounds import Loop
 from runnel.log.opening import Finding, open_partition
 from runnel.log.partition import Partition
-from runnel.settings import LogSettings, TopicSettings
+from runnel.settings import INT32_MAX, LogSettings, TopicSettings
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 LONGEST_FILE_NAME = 255  # of every usual file system
@@ -293,6 +293,6 @@ def open_log(
 def _partition_name(topic: str, number: int) -> TopicPartition:
     if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
         raise InvalidSetting("topic", topic, "1 to 249 letters, digits, dots, dashes and underscores")
-    if number < 0:
-        raise InvalidSetting("partition", number, "0 or more")
+    if not 0 <= number <= INT32_MAX:
+        raise InvalidSetting("partition", number, f"0 to {INT32_MAX:,}")
     return TopicPartition(topic, number)

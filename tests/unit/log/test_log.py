@@ -42,9 +42,10 @@ def test_every_name_that_kafka_allows_is_taken(topic: str) -> None:
     assert offsets(stage.log.partition(topic, 7)) == [0]
 
 
-def test_a_partition_number_below_zero_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="setting partition = -1"):
-        Stage().log.partition("orders", -1)
+@pytest.mark.parametrize("number", [-1, 2**31, 2**80])
+def test_a_partition_number_that_no_client_could_name_is_refused(number: int) -> None:
+    with pytest.raises(InvalidSetting, match=f"setting partition = {number}"):
+        Stage().log.partition("orders", number)
 
 
 def test_settings_can_be_given_to_a_partition_that_is_open() -> None:
