@@ -21,10 +21,10 @@ from typing import Any
 
 import uvloop
 
-from runnel.broker.apis.create_topics import MOST_PARTITIONS
 from runnel.broker.configs.topics import check_topic_configs
 from runnel.broker.server import Server, start_server
 from runnel.broker.topic_names import mistake_in_name
+from runnel.broker.topics import MOST_PARTITIONS
 from runnel.errors import Closed, InvalidSetting
 
 SECONDS_TO_STOP = 60.0
@@ -46,7 +46,8 @@ class Broker:
     ) -> None:
         temporary = tempfile.mkdtemp(prefix="runnel-") if data is None else None
         self.data = os.path.abspath(data if data is not None else f"{temporary}/data")
-        self._remove_data = weakref.finalize(self, _remove, temporary, os.getpid())  # at the latest at the program's end
+        # At the end of the program, if not before.
+        self._remove_data = weakref.finalize(self, _remove, temporary, os.getpid())
         self._configs = {"listeners": f"PLAINTEXT://{listen}", "group.initial.rebalance.delay.ms": "0"}
         self._configs |= {name: _text(value) for name, value in (settings or {}).items()}
         self._process = os.getpid()

@@ -30,6 +30,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})  # clients may read them only
 HIDDEN = frozenset({METADATA_TOPIC})
+MOST_PARTITIONS = 10_000  # that are made at once
 KAFKAS_OWN = "__cluster_metadata"  # there, nobody else can have a topic of this name
 
 InThread = Callable[..., Awaitable[Any]]
@@ -204,11 +205,15 @@ class Topics:
             self._unfinished[topic.name] = topic
 
     def _adopt(self) -> None:
-        counts: dict[str, int] = {}
+        found: dict[str, list[int]] = {}
         for name, number in self._log.partitions():
             if name not in self._by_name and name not in HIDDEN and name not in self._unfinished:
-                counts[name] = max(counts.get(name, 0), number + 1)
-        for name, count in counts.items():
+                found.setdefault(name, []).append(number)
+        for name, numbers in found.items():
+            count = max(numbers) + 1
+            if count - len(numbers) > MOST_PARTITIONS:
+                logger.warning("folder %s-%d is left alone: it is no topic's that was ever made", name, max(numbers))
+                continue
             if name not in INTERNAL:
                 logger.warning(
                     "topic %s was found in the data directory: it is served, with %s",

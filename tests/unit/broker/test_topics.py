@@ -336,6 +336,17 @@ def test_partitions_that_were_written_with_the_log_alone_are_adopted(tmp_path, c
     place.loop.close()
 
 
+def test_a_folder_of_somebody_whose_name_ends_in_a_large_number_becomes_no_topic(tmp_path, caplog):
+    data = tmp_path / "data"
+    with open_log(data):
+        (data / "backup-20261119").mkdir()
+    place = Place(str(data))
+    assert place.node.topics.find("backup") is None
+    assert "folder backup-20261119 is left alone: it is no topic's that was ever made" in caplog.messages
+    place.close_node()
+    place.loop.close()
+
+
 def test_the_brokers_own_facts_are_no_topic(place):
     assert place.node.topics.find(METADATA_TOPIC) is None
     place.restart()

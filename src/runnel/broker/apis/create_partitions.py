@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from runnel.broker.apis.create_topics import MOST_PARTITIONS, check_replicas
+from runnel.broker.apis.create_topics import check_replicas
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
-from runnel.broker.topics import refuse_smaller
+from runnel.broker.topics import MOST_PARTITIONS, refuse_smaller
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 

@@ -21,11 +21,10 @@ from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
 from runnel.broker.request import Body, Request
 from runnel.broker.topic_names import mistake_in_name
-from runnel.broker.topics import KAFKAS_OWN
+from runnel.broker.topics import KAFKAS_OWN, MOST_PARTITIONS
 from runnel.errors import RunnelError
 from runnel.protocol.error_codes import ErrorCode
 
-MOST_PARTITIONS = 10_000
 LEFT_TO_THE_BROKER = -1
 
 

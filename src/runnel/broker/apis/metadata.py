@@ -14,12 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from runnel.broker import operations
-from runnel.broker.apis.create_topics import MOST_PARTITIONS
 from runnel.broker.mistakes import code_of
 from runnel.broker.node import Node
 from runnel.broker.request import Answer, Body, Request
 from runnel.broker.topic_names import mistake_in_name
-from runnel.broker.topics import HIDDEN, INTERNAL, KAFKAS_OWN, Topic
+from runnel.broker.topics import HIDDEN, INTERNAL, KAFKAS_OWN, MOST_PARTITIONS, Topic
 from runnel.errors import RunnelError, TopicExists
 from runnel.protocol.error_codes import ErrorCode
 
