@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from runnel.cli.addresses import address_form
 from runnel.cli.ending import ending
 from runnel.cli.nouns import noun
 from runnel.cli.options import Metrics
@@ -42,7 +43,13 @@ up = noun()
 def keep(  # noqa: PLR0913  # what people may type
     app: App,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the broker listens; port 0 picks a free one.")
+        str,
+        typer.Option(
+            "--listen",
+            callback=address_form,
+            metavar="HOST:PORT",
+            help="Where the broker listens; port 0 picks a free one.",
+        ),
     ] = LISTEN,
     data: Data = None,
     views: Views = None,

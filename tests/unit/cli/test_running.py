@@ -39,6 +39,15 @@ def test_a_call_that_makes_no_sense_ends_with_2(runnel, tmp_path):
     assert "kind 'early' is none: expected one of late[=SHARE]" in " ".join(done.err.split())
 
 
+def test_an_address_to_listen_on_without_a_port_is_wrong_usage_of_the_command_itself(runnel, tmp_path):
+    done = runnel("up", tmp_path / "app.py", "--listen", "127.0.0.1")
+    assert done.code == 2
+    told = " ".join(done.err.split())
+    assert "Usage: runnel up" in told
+    assert "Invalid value for '--listen': '127.0.0.1' is not of the form HOST:PORT." in told
+    assert not (tmp_path / ".runnel").exists()
+
+
 @pytest.mark.parametrize("command", ["run", "up"])
 def test_how_many_tasks_share_what_is_remembered_is_handed_on(command, runnel, tmp_path, monkeypatch):
     asked = []
