@@ -84,6 +84,7 @@ class Telling:
                 self._producer = Producer(self._kafka.bootstrap, settings=dict(self._kafka.settings))
             self._producer.produce(topic, json.dumps(event.to_object()).encode(), key=event.key.encode())
         except RunnelError as error:
+            self._made.discard(topic)  # it may have been deleted
             logger.warning("the topic %s could not be told of an alert, and is told later: %s", topic, error)
             return False
         return True

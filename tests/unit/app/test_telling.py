@@ -12,7 +12,7 @@ import pytest
 from runnel import Broker
 from runnel.app.alerts import Event
 from runnel.app.telling import Line, Telling
-from runnel.client import Consumer
+from runnel.client import Admin, Consumer
 from runnel.errors import Transient
 from runnel.graph.alert import Alert, AlertRule
 from runnel.pipeline.kafka import Kafka
@@ -161,6 +161,20 @@ def test_a_topic_is_made_and_told():
             records = list(consumer)
     assert [record.key for record in records] == [b"shop.pages.rejected"] * 2
     assert [json.loads(record.value)["state"] for record in records] == ["begins", "ends"]
+
+
+def test_a_topic_that_was_deleted_is_made_anew():
+    with Broker(settings={"auto.create.topics.enable": False}) as broker, Admin(broker.bootstrap) as admin:
+        telling = Telling(Kafka(broker.bootstrap))
+        assert telling._to_topic(event(topic="ops"))
+        admin.delete("ops")
+        line = Line("test", telling._to_topic, again_after=0.1)
+        line.put(event(topic="ops", begins=False))
+        line.close(time.monotonic() + 60)
+        telling.close()
+        with Consumer(broker.bootstrap, "ops") as consumer:
+            records = list(consumer)
+    assert [json.loads(record.value)["state"] for record in records] == ["ends"]
 
 
 def test_what_cannot_be_told_now_is_told_later_and_in_order():
