@@ -24,6 +24,7 @@ from runnel.counted import counted
 from runnel.errors import Permanent
 from runnel.files import DISK, DiskFiles, make_directories, replace_file
 from runnel.graph.derived import Derived
+from runnel.graph.graph import sides
 from runnel.graph.names import LONGEST_TOPIC, checked_name
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
@@ -103,9 +104,11 @@ class Replay:
     # --- whether it may be
 
     def _check_topic(self) -> None:
-        inputs = [each.noun for output in self._app.graph.outputs for each in output.inputs]
-        nouns = [*self._app.graph.outputs, *inputs]
+        outputs, place = self._app.graph.outputs, place_of(self._app, self._running)
+        nouns = [*outputs, *(each.noun for output in outputs for each in output.inputs)]
         topics = {noun.topic for noun in nouns if isinstance(noun, Derived | Stream | Table)}
+        topics |= {beside for output in outputs for beside in (*sides(output), place.marks_of(output.name))}
+        topics |= {rule.topic for rule in self._app.alerts if rule.topic is not None}
         is_read = any(isinstance(noun, Stream) and noun.reads(self._output.to) for noun in nouns)  # by a pattern
         if is_read or self._output.to in topics:
             raise NotReplayed(

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from runnel import App, Broker, Reading
+from runnel import Alert, App, Broker, Reading
 from runnel.app.replay import InvalidFrom, NotReplayed, Replay
 from runnel.app.runner import Running
 from runnel.client import Producer
@@ -169,6 +169,20 @@ def test_it_does_not_write_to_what_the_app_reads_or_writes(running, to):
     def bills(orders):
         return orders
 
+    with pytest.raises(NotReplayed, match=f"{to} is a topic of the app itself"):
+        Replay(app, "stays", running, start="1d", to=to)
+
+
+@pytest.mark.parametrize("to", ["orders.rejected", "bills.late", "runnel.shop.stays.marker", "ops"])
+def test_it_does_not_write_to_what_the_app_writes_beside_its_outputs(running, to):
+    app = shop()
+    orders = app.stream("orders", schema="at timestamp", time="at", late="1 minute")
+
+    @app.stream(orders)
+    def bills(orders):
+        return orders
+
+    app.alert(Alert.late(), topic="ops")
     with pytest.raises(NotReplayed, match=f"{to} is a topic of the app itself"):
         Replay(app, "stays", running, start="1d", to=to)
 
