@@ -84,7 +84,8 @@ def parse_object(value: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             raise Unfit(f"more than one JSON value: another at character {error.pos + 1}") from None
-        raise Unfit(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}") from None
+        said = error.msg.removesuffix(" at")  # some of Python's words end with it already
+        raise Unfit(f"not JSON: {said[:1].lower()}{said[1:]} at character {error.pos + 1}") from None
     except RecursionError:  # the caller stands too deep itself
         raise Unfit(f"nested deeper than {DEEPEST} levels") from None
     if "\\u" in text and HALF_PAIR.search(text) and _has_half_pair(parsed):
