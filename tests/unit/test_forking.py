@@ -134,6 +134,11 @@ def test_several_threads_fork_and_work_side_by_side() -> None:
     assert ended == [0] * 80
 
 
+def wait_until_somebody_forks() -> None:
+    while not forking._forking:
+        time.sleep(0.001)  # who begins to fork tells nobody, and waits for those who are in the middle of something
+
+
 class Open:
     def __init__(self) -> None:
         self.is_open = True
@@ -149,8 +154,7 @@ def test_what_a_forked_process_must_not_have_is_let_go_of_before_in_the_middle_o
     def use() -> None:
         with whole():
             begun.set()
-            while not forking._forking:
-                time.sleep(0.001)
+            wait_until_somebody_forks()
             seen.append(connection.is_open)
 
     def look() -> None:
@@ -197,8 +201,7 @@ def test_a_process_whose_fork_was_interrupted_in_its_wait_forks_as_ever() -> Non
             end.wait()
 
     def interrupt() -> None:
-        while not forking._forking:
-            time.sleep(0.001)
+        wait_until_somebody_forks()
         with forking._gate:  # the main thread waits at it
             pass
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
