@@ -8,11 +8,14 @@ from runnel.client import (
     EARLIEST,
     LATEST,
     Admin,
+    Groups,
+    InvalidArgument,
     InvalidConfig,
     InvalidTopicName,
     Refused,
     Start,
     TopicExists,
+    UnknownGroup,
     UnknownPartition,
     UnknownTopic,
     WrongPartitionCount,
@@ -80,9 +83,36 @@ def test_a_name_that_cannot_be_one_is_refused(admin, wrong):
 
 @pytest.mark.parametrize("wrong", ["\udcff", "a\0b", ""], ids=["no text", "a NUL", "nothing"])
 def test_a_name_that_librdkafka_cannot_take_is_refused(admin, wrong):
-    for ask in (admin.topic, admin.create, admin.delete, admin.alter, lambda name: admin.configs([name])):
-        with pytest.raises(InvalidTopicName):
+    for ask in (
+        admin.topic,
+        admin.create,
+        admin.delete,
+        admin.alter,
+        lambda name: admin.configs([name]),
+        lambda name: admin.offsets([(name, 0)], EARLIEST),
+        lambda name: admin.stable_offsets([(name, 0)]),
+        lambda name: admin.sizes([(name, 0)]),
+        lambda name: admin.delete_records(name, {0: 0}),
+        lambda name: Groups(admin).reset(name, {(name, 0): 0}),
+    ):
+        with pytest.raises((InvalidTopicName, UnknownGroup)):
             ask(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["\udcff", "5\0000"], ids=["no text", "a NUL"])
+def test_a_config_that_librdkafka_cannot_take_is_refused(admin, topic, name, wrong):
+    ask = [
+        lambda configs: admin.create(f"{name}-other", configs=configs),
+        lambda configs: admin.alter(topic, configs=configs),
+        lambda configs: admin.alter(topic, unset=configs),
+    ]
+    for change in ask:
+        with pytest.raises(InvalidArgument, match="cannot be the name of a config"):
+            change({wrong: "5"})
+    for change in ask[:2]:
+        with pytest.raises(InvalidArgument, match=r"cannot be the value of retention\.ms"):
+            change({"retention.ms": wrong})
+    assert values(admin, topic) == {}
 
 
 @pytest.mark.parametrize("count", [0, -1, 100_001])

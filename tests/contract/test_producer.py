@@ -10,6 +10,7 @@ from aiokafka.partitioner import murmur2
 
 from runnel.client import (
     Consumer,
+    InvalidTopicName,
     Producer,
     QueueFull,
     RecordsLost,
@@ -133,6 +134,12 @@ def test_a_header_that_librdkafka_cannot_take_is_refused(producer, bootstrap, to
         producer.send(topic, b"x", headers=[(wrong, b"y")])
     producer.flush()
     assert values(bootstrap, topic) == []
+
+
+@pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])
+def test_a_topic_that_librdkafka_cannot_take_is_refused(producer, wrong):
+    with pytest.raises(InvalidTopicName):
+        producer.send(wrong, b"x")
 
 
 def test_an_unknown_partition_is_told(producer, topic):

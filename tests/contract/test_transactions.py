@@ -56,6 +56,8 @@ def test_a_committed_transaction_is_not_open(transactions, topic, open_transacti
 
 
 def test_a_transactional_id_that_is_not_there_is_told(transactions, name):
+    with pytest.raises(UnknownTransaction):
+        transactions.describe("\udcff")  # what no transactional id can be
     with pytest.raises(UnknownTransaction, match=f'there is no transactional id "{name}"'):
         transactions.describe(name)
 

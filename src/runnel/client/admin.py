@@ -23,12 +23,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it lists no
     ResourceType,
 )
 
+from runnel.client import arguments
 from runnel.client.connection import Connection, Faults, Settings
 from runnel.client.errors import (
     MOST_PARTITIONS,
     Busy,
     InvalidConfig,
-    InvalidTopicName,
     Refused,
     UnknownPartition,
     UnknownTopic,
@@ -36,7 +36,6 @@ from runnel.client.errors import (
     told,
 )
 from runnel.client.sizes import sizes
-from runnel.client.texts import is_name
 from runnel.errors import Closed, OffsetOutOfRange
 from runnel.start import EARLIEST, LATEST, Place, Start
 
@@ -129,7 +128,11 @@ class Admin:
 
     def described(self, names: list[str], *, missing_is_fine: bool = False) -> list[Topic]:
         """These topics; one that is not there is left out, or raises."""
-        asked = self.call("describe_topics", TopicCollection([_checked(name) for name in names])) if names else {}
+        asked = (
+            self.call("describe_topics", TopicCollection([arguments.topic_name(name) for name in names]))
+            if names
+            else {}
+        )
         topics = []
         for name, future in asked.items():
             try:
@@ -151,13 +154,18 @@ class Admin:
         if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
             raise WrongPartitionCount(name, partitions)
         new = NewTopic(
-            _checked(name), partitions or UP_TO_BROKER, replication_factor or UP_TO_BROKER, config=dict(configs or {})
+            arguments.topic_name(name),
+            partitions or UP_TO_BROKER,
+            replication_factor or UP_TO_BROKER,
+            config=arguments.configs(configs),
         )
         self.answer(self.call("create_topics", [new])[name], f'creating topic "{name}"', topic=name)
         self._wait_until(name, lambda topic: topic is not None)
 
     def delete(self, name: str) -> None:
-        self.answer(self.call("delete_topics", [_checked(name)])[name], f'deleting topic "{name}"', topic=name)
+        self.answer(
+            self.call("delete_topics", [arguments.topic_name(name)])[name], f'deleting topic "{name}"', topic=name
+        )
         self._wait_until(name, lambda topic: topic is None)
 
     def add_partitions(self, name: str, count: int) -> None:
@@ -173,7 +181,8 @@ class Admin:
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records before an offset, by partition."""
-        wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
+        topic = arguments.topic_name(name)
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
         for place, future in self.call("delete_records", wanted).items():
             self._answer_about(place, future, f'deleting records of topic "{name}"')
 
@@ -182,7 +191,7 @@ class Admin:
     def configs(self, names: Iterable[str]) -> dict[str, list[Config]]:
         """All configs of each topic, by name."""
         # Kafka answers to each that is named, also to one that is named twice, which librdkafka does not understand.
-        wanted = [ConfigResource(ResourceType.TOPIC, _checked(name)) for name in dict.fromkeys(names)]
+        wanted = [ConfigResource(ResourceType.TOPIC, arguments.topic_name(name)) for name in dict.fromkeys(names)]
         asked = self.call("describe_configs", wanted) if wanted else {}
         return {
             resource.name: sorted(
@@ -197,13 +206,13 @@ class Admin:
     def alter(self, name: str, *, configs: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Set some configs of a topic and let others be the broker's again; the rest stays."""
         unset = list(unset)
+        wanted = arguments.configs(configs, unset)
         self._require_configs(name, unset)
         changes = [
-            ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
-            for config, value in (configs or {}).items()
+            ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET) for config, value in wanted.items()
         ]
         changes += [ConfigEntry(config, None, incremental_operation=AlterConfigOpType.DELETE) for config in unset]
-        resource = ConfigResource(ResourceType.TOPIC, _checked(name), incremental_configs=changes)
+        resource = ConfigResource(ResourceType.TOPIC, arguments.topic_name(name), incremental_configs=changes)
         asked = self.call("incremental_alter_configs", [resource])
         self.answer(asked[resource], f'changing the configs of topic "{name}"', topic=name)
 
@@ -237,7 +246,7 @@ class Admin:
             return {}
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
-            wanted.setdefault(topic, []).append(partition)
+            wanted.setdefault(arguments.topic_name(topic), []).append(partition)
         brokers = [(broker.host, broker.port) for broker in self.cluster().brokers]
         return sizes(brokers, wanted, self.connection.timeout)
 
@@ -286,7 +295,8 @@ class Admin:
     def _listed(
         self, wanted: list[TopicAndPartition], at: OffsetSpec, **options: IsolationLevel
     ) -> dict[TopicAndPartition, int]:
-        asked = self.call("list_offsets", {TopicPartition(*place): at for place in wanted}, **options) if wanted else {}
+        places = {TopicPartition(arguments.topic_name(topic), number): at for topic, number in wanted}
+        asked = self.call("list_offsets", places, **options) if wanted else {}
         return {
             (place.topic, place.partition): self._answer_about(
                 place, future, f"finding an offset of {place.topic}-{place.partition}"
@@ -300,12 +310,6 @@ class Admin:
             if not starts[place] <= offset <= ends[place]:
                 raise OffsetOutOfRange(f"{place[0]}-{place[1]}", offset, starts[place], ends[place])
         return dict.fromkeys(wanted, offset)
-
-
-def _checked(name: str) -> str:
-    if not name or not is_name(name):
-        raise InvalidTopicName(name)
-    return name
 
 
 def _topic(described: Any) -> Topic:

@@ -29,6 +29,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from runnel.client import arguments
 from runnel.client.admin import Admin, TopicAndPartition
 from runnel.client.batches import each_batch
 from runnel.client.cluster import Cluster
@@ -37,7 +38,6 @@ from runnel.client.errors import Refused, UnknownPartition, Unreachable, told
 from runnel.client.fetch import Fetcher
 from runnel.client.records import Headers, Received
 from runnel.client.security import Security
-from runnel.client.texts import is_name
 from runnel.records import records_of
 from runnel.start import EARLIEST, LATEST, Start
 
@@ -63,8 +63,8 @@ class Consumer:
     ) -> None:
         if group is not None and partitions is not None:
             raise ValueError("a group chooses the partitions of its members: give either of them")
-        if group is not None and not is_name(group):
-            raise ValueError(f"{group!r} cannot be the name of a group: it has half a character, or a NUL")
+        if group is not None:
+            arguments.name("name of a group", group)
         self._admin = Admin(bootstrap, settings=settings)
         self._topic = topic
         self._start = start

@@ -11,6 +11,7 @@ Transient
     └── Overdue           it was open for too long, and the cluster has aborted it
 Permanent
 ├── InvalidAddress        no HOST:PORT
+├── InvalidArgument       what a client is given is of a kind, or outside of a range, that it can do nothing with
 ├── InvalidSecurity       a setting of TLS or SASL is unknown, or has a value that does not fit
 ├── InsecureConnection    TLS with the broker fails
 ├── LoginFailed           the broker refuses a login
@@ -33,6 +34,8 @@ Permanent
 """
 
 from __future__ import annotations
+
+import reprlib
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -143,6 +146,14 @@ class InvalidAddress(Permanent):
             f'"{bootstrap}" is no address of a broker', hint="expected HOST:PORT, or several with commas in between"
         )
         self.bootstrap = bootstrap
+
+
+class InvalidArgument(Permanent, ValueError):
+    def __init__(self, argument: str, value: object, expected: str) -> None:
+        super().__init__(f"{reprlib.repr(value)} cannot be the {argument}", hint=f"expected {expected}")
+        self.argument = argument
+        self.value = value
+        self.expected = expected
 
 
 class InvalidSecurity(Permanent):

@@ -26,10 +26,10 @@ from typing import Any, Self, TypedDict, Unpack
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
+from runnel.client import arguments
 from runnel.client.connection import LOGGER, Connection, Faults, Settings
 from runnel.client.errors import LATE, QueueFull, RecordsLost, TimedOut, UnknownPartition, Unreachable, told
 from runnel.client.records import Token
-from runnel.client.texts import is_name
 from runnel.errors import Closed, RunnelError
 
 Delivered = Callable[[Token | RunnelError], None]
@@ -142,7 +142,7 @@ class Producer:
             raise Closed("the producer")
         given: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
         if "headers" in given:
-            given["headers"] = [(_header(name), value) for name, value in given["headers"]]
+            given["headers"] = [(arguments.name("name of a header", name), value) for name, value in given["headers"]]
         deadline = None
         while True:
             try:
@@ -156,6 +156,9 @@ class Producer:
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as error:
                 raise self._error(error.args[0], topic, given.get("partition")) from None
+            except ValueError:  # maybe of the topic's name, which is not looked at before: it takes time
+                arguments.topic_name(topic)
+                raise
 
     def _settle(self, future: Future[Token], error: KafkaError | None, message: Message) -> None:
         _settled(future, self._outcome(error, message))
@@ -192,12 +195,6 @@ class Producer:
     def _serve(self) -> None:
         while not self._closed:
             self._producer.poll(POLL_SECONDS)
-
-
-def _header(name: str) -> str:
-    if not is_name(name):
-        raise ValueError(f"{name!r} cannot be the name of a header: it has half a character, or a NUL")
-    return name
 
 
 def _settled(future: Future[Token], outcome: Token | RunnelError) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
 
-def is_name(text: str) -> bool:
-    if "\0" in text:
-        return False
+
+def is_name(text: object) -> bool:
+    return is_text(text) and "\0" not in text
+
+
+def is_text(text: object) -> TypeGuard[str]:
     try:
-        text.encode()
+        return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:  # half of a pair, as Python makes of bytes that are no text
         return False
-    return True

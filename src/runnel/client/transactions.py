@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 from runnel.client.admin import Admin, TopicAndPartition
 from runnel.client.brokers import Brokers
 from runnel.client.errors import NotHanging, NothingOpen, UnknownTransaction
+from runnel.client.texts import is_text
 from runnel.client.wire import Wire
 from runnel.protocol.decode import Message
 from runnel.protocol.error_codes import ErrorCode
@@ -119,6 +120,7 @@ class Transactions:
             return brokers.settled(lambda: _all(brokers, states=[state.value for state in states]))
 
     def describe(self, transactional_id: str) -> Transaction:
+        _require_text(transactional_id)
         with Brokers(self._admin, f'describing transaction "{transactional_id}"') as brokers:
             return brokers.settled(lambda: _described(brokers, transactional_id))
 
@@ -146,6 +148,7 @@ class Transactions:
 
         The answer is the transaction as it was.
         """
+        _require_text(transactional_id)
         with Brokers(self._admin, f'aborting transaction "{transactional_id}"') as brokers:
             before = brokers.settled(lambda: _described(brokers, transactional_id))
             if before.state != State.ONGOING.word:
@@ -179,6 +182,11 @@ class Transactions:
                 raise _none_such(topic, partition, first_offset, producer_id)
             brokers.settled(lambda: _mark(brokers, each.producer))
             return each
+
+
+def _require_text(transactional_id: str) -> None:
+    if not is_text(transactional_id):
+        raise UnknownTransaction(transactional_id)
 
 
 def _none_such(topic: str, partition: int, first_offset: int | None, producer_id: int | None) -> NothingOpen:
