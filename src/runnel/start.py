@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
 from runnel.errors import Permanent
+from runnel.settings import INT64_MAX
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MOST_DIGITS = 19  # of 63 bits; Python refuses to read thousands
@@ -39,11 +41,18 @@ class Start:
 
     @classmethod
     def offset(cls, number: int) -> Start:
-        return cls(Place.OFFSET, number)
+        try:
+            return cls(Place.OFFSET, operator.index(number))
+        except TypeError:
+            raise InvalidStart(str(number)) from None
 
     @classmethod
-    def time(cls, milliseconds: int) -> Start:
-        return cls(Place.TIME, milliseconds)
+    def time(cls, milliseconds: float) -> Start:
+        """One before 1970 is 0: Kafka knows places by negative ones. One after all that can be is the last."""
+        try:
+            return cls(Place.TIME, min(max(0, int(milliseconds)), INT64_MAX))
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidStart(str(milliseconds)) from None
 
     @classmethod
     def parse(cls, text: str, now: int) -> Start:
@@ -55,11 +64,11 @@ class Start:
                 raise InvalidStart(text)
             return cls.offset(int(text))
         if age := AGE.fullmatch(text):
-            return cls.time(max(0, now - int(age[1]) * UNITS[age[2]]))
+            return cls.time(now - int(age[1]) * UNITS[age[2]])
         try:
             moment = datetime.fromisoformat(text)
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return cls.time(max(0, round(zoned.timestamp() * 1_000)))
+            return cls.time(round(zoned.timestamp() * 1_000))
         except (ValueError, OverflowError):
             raise InvalidStart(text) from None
 

@@ -10,6 +10,7 @@ from aiokafka.partitioner import murmur2
 
 from runnel.client import (
     Consumer,
+    InvalidArgument,
     InvalidTopicName,
     Producer,
     QueueFull,
@@ -134,6 +135,14 @@ def test_a_header_that_librdkafka_cannot_take_is_refused(producer, bootstrap, to
         producer.send(topic, b"x", headers=[(wrong, b"y")])
     producer.flush()
     assert values(bootstrap, topic) == []
+
+
+def test_the_first_millisecond_of_1970_is_not_taken_for_the_present(producer, bootstrap, kept):
+    with pytest.raises(InvalidArgument, match="0 cannot be the timestamp"):
+        producer.send(kept, b"x", timestamp=0)
+    producer.produce(kept, b"y", timestamp=1)
+    with Consumer(bootstrap, kept) as records:
+        assert [(record.value, record.timestamp) for record in records] == [(b"y", 1)]
 
 
 @pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])

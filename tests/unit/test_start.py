@@ -40,3 +40,15 @@ def test_what_is_no_start_is_refused(text):
     with pytest.raises(InvalidStart, match="is no place to start from") as caught:
         Start.parse(text, NOW)
     assert caught.value.text == text
+
+
+@pytest.mark.parametrize("make", [Start.offset, Start.time])
+@pytest.mark.parametrize("wrong", ["soon", None, float("nan"), float("inf")])
+def test_a_number_that_is_none_is_no_start(make, wrong):
+    with pytest.raises(InvalidStart, match="is no place to start from"):
+        make(wrong)
+
+
+def test_a_time_outside_of_what_kafka_has_is_the_nearest_that_it_has():
+    assert Start.time(-1) == Start.time(0)
+    assert Start.time(2**70) == Start.time(2**63 - 1)

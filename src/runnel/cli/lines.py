@@ -73,6 +73,8 @@ def from_json(line: bytes) -> tuple[bytes | None, About]:
     if (timestamp := record.get("timestamp")) is not None:
         if not isinstance(timestamp, int) or isinstance(timestamp, bool) or not -1 <= timestamp < 2**63:
             raise ValueError('its "timestamp" is no number of milliseconds')
+        if timestamp == 0:  # librdkafka's sign for the present
+            raise ValueError('its "timestamp" is 0, which cannot be written: give 1, or null for the present')
         about["timestamp"] = timestamp if timestamp >= 0 else None
     return _bytes(record, "value"), about
 

@@ -45,6 +45,7 @@ TopicAndPartition = tuple[str, int]
 POLL_SECONDS = 0.02
 NO_OFFSET = -1
 UP_TO_BROKER = -1
+MOST_REPLICAS = 32_767
 LISTED: dict[Place, Any] = {
     Place.EARLIEST: OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
     Place.LATEST: OffsetSpec.latest(),  # type: ignore[no-untyped-call]
@@ -151,8 +152,10 @@ class Admin:
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic; what is not given is up to the broker."""
-        if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
-            raise WrongPartitionCount(name, partitions)
+        if partitions is not None:
+            _require_count(name, partitions)
+        if replication_factor is not None:
+            arguments.whole("replication_factor", replication_factor, 1, MOST_REPLICAS)
         new = NewTopic(
             arguments.topic_name(name),
             partitions or UP_TO_BROKER,
@@ -171,18 +174,16 @@ class Admin:
     def add_partitions(self, name: str, count: int) -> None:
         """Until it has `count` of them."""
         has = len(self.topic(name).partitions)
-        if count <= has:
+        if arguments.integer("count of partitions", count) <= has:
             raise WrongPartitionCount(name, count, has)
-        if count > MOST_PARTITIONS:
-            raise WrongPartitionCount(name, count)
+        _require_count(name, count)
         asked = self.call("create_partitions", [NewPartitions(name, count)])
         self.answer(asked[name], f'adding partitions to topic "{name}"', topic=name)
         self._wait_until(name, lambda topic: topic is not None and len(topic.partitions) >= count)
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records before an offset, by partition."""
-        topic = arguments.topic_name(name)
-        wanted = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        wanted = [arguments.position(name, partition, offset) for partition, offset in before.items()]
         for place, future in self.call("delete_records", wanted).items():
             self._answer_about(place, future, f'deleting records of topic "{name}"')
 
@@ -205,7 +206,7 @@ class Admin:
 
     def alter(self, name: str, *, configs: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Set some configs of a topic and let others be the broker's again; the rest stays."""
-        unset = list(unset)
+        unset = list(dict.fromkeys(unset))  # a broker refuses one that is named twice
         wanted = arguments.configs(configs, unset)
         self._require_configs(name, unset)
         changes = [
@@ -246,7 +247,7 @@ class Admin:
             return {}
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
-            wanted.setdefault(arguments.topic_name(topic), []).append(partition)
+            wanted.setdefault(arguments.topic_name(topic), []).append(arguments.partition(topic, partition))
         brokers = [(broker.host, broker.port) for broker in self.cluster().brokers]
         return sizes(brokers, wanted, self.connection.timeout)
 
@@ -295,7 +296,7 @@ class Admin:
     def _listed(
         self, wanted: list[TopicAndPartition], at: OffsetSpec, **options: IsolationLevel
     ) -> dict[TopicAndPartition, int]:
-        places = {TopicPartition(arguments.topic_name(topic), number): at for topic, number in wanted}
+        places = {arguments.place(topic, number): at for topic, number in wanted}
         asked = self.call("list_offsets", places, **options) if wanted else {}
         return {
             (place.topic, place.partition): self._answer_about(
@@ -310,6 +311,11 @@ class Admin:
             if not starts[place] <= offset <= ends[place]:
                 raise OffsetOutOfRange(f"{place[0]}-{place[1]}", offset, starts[place], ends[place])
         return dict.fromkeys(wanted, offset)
+
+
+def _require_count(name: str, partitions: int) -> None:
+    if not 1 <= arguments.integer("count of partitions", partitions) <= MOST_PARTITIONS:
+        raise WrongPartitionCount(name, partitions)
 
 
 def _topic(described: Any) -> Topic:

@@ -35,11 +35,13 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownTopicOrPartitionError,
 )
 
+from runnel.client import arguments
 from runnel.client.connection import Connection
 from runnel.client.errors import Busy, RecordTooLarge, Refused, TimedOut, UnknownPartition, UnknownTopic, Unreachable
 from runnel.client.producer import About
 from runnel.client.records import Received, Token
 from runnel.errors import RunnelError
+from runnel.settings import INT64_MAX
 from runnel.start import EARLIEST, LATEST, Place, Start
 
 POLL_SECONDS = 0.01
@@ -61,6 +63,9 @@ class AsyncProducer:
 
     async def submit(self, topic: str, value: bytes | None, **about: Unpack[About]) -> asyncio.Future[Token]:
         """Hand a record in, when there is room for it; the future gives its token."""
+        arguments.topic_name(topic)
+        if (timestamp := about.get("timestamp")) is not None:
+            arguments.whole("timestamp", timestamp, 0, INT64_MAX)
         await self._check(topic, about.get("partition"))
         with _told(self._bootstrap, "writing a record", topic):
             written = await self._producer.send(
@@ -68,7 +73,7 @@ class AsyncProducer:
                 value,
                 about.get("key"),
                 about.get("partition"),
-                about.get("timestamp"),
+                timestamp,
                 list(about.get("headers") or ()),
             )
         return asyncio.ensure_future(_token(self._bootstrap, topic, written))
@@ -182,7 +187,7 @@ class AsyncConsumer:
 
     async def _offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         if self._start.place is Place.OFFSET:
-            return dict.fromkeys(places, self._start.number)
+            return dict.fromkeys(places, arguments.offset(self._start.number))
         if self._start.place is Place.EARLIEST:
             return dict(await self._consumer.beginning_offsets(places))
         ends = dict(await self._consumer.end_offsets(places))

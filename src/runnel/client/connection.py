@@ -15,9 +15,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from runnel.client import arguments
 from runnel.client.errors import DOWN, InvalidAddress, Unreachable, reason_of
 
 DEFAULT_PORT = 9092
+MOST_SECONDS = 3_600  # librdkafka's limit
 ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:,\[\]]+))(?::(?P<port>\d{1,5}))?")
 
 LOGGER = logging.getLogger("runnel.client")
@@ -33,6 +35,7 @@ class Connection:
     timeout: float = 10.0
 
     def __post_init__(self) -> None:
+        arguments.seconds("timeout", self.timeout, MOST_SECONDS)
         self.addresses  # noqa: B018  # refuses a bad one at once
 
     @property

@@ -84,10 +84,7 @@ class Consumer:
 
     def records(self, limit: int | None = None) -> Iterator[Received]:
         """The records as they come. A second call goes on where the first one stopped."""
-        most = None if limit is None else min(limit, sys.maxsize)
-        for message in islice(self._messages(), most):
-            yield _received(message, self._headers(message))
-            self._done(message)
+        return self._records(None if limit is None else min(arguments.whole("limit", limit, 0), sys.maxsize))
 
     def __iter__(self) -> Iterator[Received]:
         return self.records()
@@ -117,9 +114,15 @@ class Consumer:
 
     # --- inside
 
+    def _records(self, most: int | None) -> Iterator[Received]:
+        for message in islice(self._messages(), most):
+            yield _received(message, self._headers(message))
+            self._done(message)
+
     def _wanted(self, partitions: Iterable[int] | None) -> list[TopicAndPartition]:
         there = [partition.number for partition in self._admin.topic(self._topic).partitions]
-        wanted = sorted(set(partitions)) if partitions is not None else there
+        named = {arguments.partition(self._topic, each) for each in partitions or ()}
+        wanted = there if partitions is None else sorted(named)
         for number in wanted:
             if number not in there:
                 raise UnknownPartition(self._topic, number, len(there))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
 
 from runnel.client import arguments
 from runnel.client.admin import Admin, TopicAndPartition
@@ -81,10 +81,7 @@ class Groups:
     def reset(self, name: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """Let the group go on from other offsets. It may have no members: they would overwrite them."""
         self.require_quiet(name)
-        wanted = [
-            TopicPartition(arguments.topic_name(topic), partition, offset)
-            for (topic, partition), offset in offsets.items()
-        ]
+        wanted = [arguments.position(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         asked = self._admin.call("alter_consumer_group_offsets", [ConsumerGroupTopicPartitions(name, wanted)])
         done = self._admin.answer(asked[name], f'resetting group "{name}"', group=name)
         for place in done.topic_partitions or ():

@@ -35,6 +35,7 @@ from runnel.errors import Closed, RunnelError
 Delivered = Callable[[Token | RunnelError], None]
 Report = Callable[[KafkaError | None, Message], None]
 
+MOST_SECONDS = 2_147_483  # librdkafka's limit
 QUEUE_KIB = 64 * 1024
 POLL_SECONDS = 0.05
 LOOKS_AGAIN = 0.5  # seconds
@@ -60,11 +61,12 @@ class About(TypedDict, total=False):
 
 class Producer:
     def __init__(self, bootstrap: str, *, settings: Settings | None = None, timeout: float = 30.0) -> None:
+        arguments.seconds("timeout", timeout, MOST_SECONDS)
         self._connection = Connection(bootstrap, settings or {})
         self._connection.reach()
         self._timeout = timeout
         self._faults = Faults()
-        own = {**DEFAULTS, "message.timeout.ms": round(timeout * 1_000)}
+        own = {**DEFAULTS, "message.timeout.ms": max(1, round(timeout * 1_000))}
         self._producer = KafkaProducer(self._connection.configuration(own, self._faults))
         self._meet()
         self._lock = threading.Lock()
@@ -143,6 +145,10 @@ class Producer:
         given: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
         if "headers" in given:
             given["headers"] = [(arguments.name("name of a header", name), value) for name, value in given["headers"]]
+        if "timestamp" in given:
+            arguments.timestamp(given["timestamp"])
+        if "partition" in given:
+            arguments.partition(topic, given["partition"])
         deadline = None
         while True:
             try:

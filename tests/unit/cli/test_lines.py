@@ -75,6 +75,10 @@ def test_a_record_is_read_from_json(record, value, about):
         ('{"value": {"base64": "?"}}', 'the base64 of its "value" is none'),
         ('{"value": "", "key": []}', 'its "key" is neither a string, nor null, nor {"base64": "..."}'),
         ('{"value": "", "timestamp": "now"}', 'its "timestamp" is no number of milliseconds'),
+        (
+            '{"value": "", "timestamp": 0}',
+            'its "timestamp" is 0, which cannot be written: give 1, or null for the present',
+        ),
         ('{"value": "", "timestamp": true}', 'its "timestamp" is no number of milliseconds'),
         ('{"value": "", "timestamp": 9223372036854775808}', 'its "timestamp" is no number of milliseconds'),
         ('{"value": ' + "[" * 100_000, "it is nested too deep"),
