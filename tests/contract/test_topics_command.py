@@ -181,6 +181,14 @@ def test_a_config_that_nobody_knows_cannot_be_unset(runnel, admin, topic):
     assert [each.value for each in admin.configs([topic])[topic] if each.name == "retention.ms"] == ["7"]
 
 
+def test_a_config_that_is_unset_twice_is_unset_once(runnel, admin, topic):
+    admin.alter(topic, configs={"retention.ms": "7"})
+    result = runnel("topics", "alter", topic, "--unset", "retention.ms", "--unset", "retention.ms")
+    assert result == (0, f'changed 1 config of topic "{topic}"\n', "")
+    admin.alter(topic, configs={"retention.ms": "7"})
+    admin.alter(topic, unset=["retention.ms", "retention.ms"])
+
+
 def test_a_change_of_nothing_is_wrong_usage(runnel, topic):
     result = runnel("topics", "alter", topic)
     assert (result.code, result.out) == (2, "")

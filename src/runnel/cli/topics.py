@@ -121,6 +121,7 @@ def alter(
 ) -> None:
     """Change configs, or add partitions. Partitions are never removed."""
     configs = dict(pairs(config, "--config"))
+    unset = list(dict.fromkeys(unset))  # one that is named twice is one
     if not configs and not unset and partitions is None:
         raise typer.BadParameter("give at least one of --config, --unset and --partitions.")
     if both := sorted(configs.keys() & set(unset)):
