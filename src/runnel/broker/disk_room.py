@@ -27,7 +27,9 @@ class DiskRoom:
         now = self._clock.elapsed()
         if now - self._looked_at >= BETWEEN_LOOKS:
             self._looked_at = now
-            self._wait = self._wait_for(self._log.free_space())
+            free = self._log.free_space()
+            if free is not None:
+                self._wait = self._wait_for(free)
         return self._wait if size else 0
 
     def _wait_for(self, free: int) -> int:

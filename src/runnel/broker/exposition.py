@@ -111,7 +111,8 @@ def _connections(server: Server) -> Iterator[Metric]:
     unsent = server.unsent.total
     yield GaugeMetricFamily("runnel_unsent_bytes", "Bytes of answers that slow readers have not taken.", value=unsent)
     free = server.node.log.free_space()
-    yield GaugeMetricFamily("runnel_disk_free_bytes", "Free bytes on the disk of the data directory.", value=free)
+    if free is not None:
+        yield GaugeMetricFamily("runnel_disk_free_bytes", "Free bytes on the disk of the data directory.", value=free)
 
 
 def _partitions(server: Server) -> Iterator[Metric]:

@@ -256,6 +256,13 @@ class DataDirectory:
             if values or self.files.exists(f"{self.path}/{name}"):
                 write_checkpoint(self.files, f"{self.path}/{name}", values)
 
+    def free_space(self) -> int | None:
+        """None if the disk does not tell: whoever writes to it is told what is wrong."""
+        try:
+            return self.files.free_space(self.path)
+        except OSError:
+            return None
+
     def refuse_if_disk_low(self, size: int) -> None:
         """DiskLow if writing `size` bytes would leave less free than the low-disk mark; a mark of 0 is none.
 
@@ -263,7 +270,9 @@ class DataDirectory:
         """
         self._room -= size
         if self._room < 0 and self.settings.low_disk_bytes:
-            free, mark = self.files.free_space(self.path), self.settings.low_disk_bytes
+            free, mark = self.free_space(), self.settings.low_disk_bytes
+            if free is None:
+                return
             self._room = min(free - size - mark, ROOM_BETWEEN_LOOKS)
             if self._room < 0:
                 raise DiskLow(self.path, free, mark)

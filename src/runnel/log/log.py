@@ -84,9 +84,9 @@ class Log:
         """With less than this free, appends are refused; 0 is no limit."""
         return self._home.settings.low_disk_bytes
 
-    def free_space(self) -> int:
-        """The bytes that are free on its disk."""
-        return self._home.files.free_space(self.path)
+    def free_space(self) -> int | None:
+        """The bytes that are free on its disk; None if the disk does not tell."""
+        return self._home.free_space()
 
     def partitions(self) -> list[TopicPartition]:
         return self._home.partitions()

@@ -1,5 +1,13 @@
+import errno
+
+from runnel import Broker
 from runnel.broker.disk_room import BETWEEN_LOOKS, LONGEST_WAIT, MARKS_OF_ROOM, DiskRoom
+from runnel.files import DiskFiles
+from runnel.protocol.error_codes import ErrorCode
+from runnel.protocol.versions import Api
+from runnel.records import Record, build_batch
 from runnel.testing import StoppedClock
+from tests.broker_wire import Wire, produce
 
 MARK = 64_000_000
 
@@ -7,12 +15,12 @@ MARK = 64_000_000
 class Disk:
     """As much of a log as is asked for its room."""
 
-    def __init__(self, free: int, mark: int = MARK) -> None:
+    def __init__(self, free: int | None, mark: int = MARK) -> None:
         self.free = free
         self.low_disk_bytes = mark
         self.looks = 0
 
-    def free_space(self) -> int:
+    def free_space(self) -> int | None:
         self.looks += 1
         return self.free
 
@@ -55,3 +63,26 @@ def test_the_disk_is_looked_at_once_in_a_while():
     clock.advance(BETWEEN_LOOKS)
     assert room.throttle_ms(1) == 0
     assert disk.looks == 2
+
+
+def test_a_disk_that_does_not_tell_leaves_the_wait_as_it_was():
+    disk, clock = Disk(0), StoppedClock()
+    room = DiskRoom(disk, clock)  # type: ignore[arg-type]
+    assert room.throttle_ms(1) == LONGEST_WAIT
+    disk.free = None
+    clock.advance(BETWEEN_LOOKS)
+    assert room.throttle_ms(1) == LONGEST_WAIT
+    assert DiskRoom(Disk(None), clock).throttle_ms(1) == 0  # type: ignore[arg-type]
+
+
+def test_a_produce_is_answered_while_the_disk_does_not_tell_its_room(monkeypatch):
+    def ill(self: DiskFiles, path: str) -> int:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with Broker() as broker:
+        broker.create_topic("orders")
+        monkeypatch.setattr(DiskFiles, "free_space", ill)
+        with Wire(broker.bootstrap) as wire:
+            assert produce(wire, "orders", build_batch([Record(b"tea")]))["error_code"] == ErrorCode.NONE
+            (directory,) = wire.ask(Api.DESCRIBE_LOG_DIRS, 4, topics=None)["results"]
+    assert (directory["error_code"], directory["usable_bytes"]) == (ErrorCode.NONE, -1)

@@ -3,7 +3,8 @@
 - There is one data directory. No list of topics asks for all; topics and partitions that do not exist are left out, and
   so are partitions that cannot be read now.
 - The size of a partition is that of its batches. Nothing lags and nothing is being moved: offset lag 0, no future key.
-- Version 4 tells the size of the disk and what is free for us; version 5 that the directory is not cordoned off.
+- Version 4 tells the size of the disk and what is free for us, -1 where the disk does not tell;
+  version 5 that the directory is not cordoned off.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from runnel.broker.request import Body, Request
 from runnel.broker.topics import Topic
 from runnel.errors import Closed, Transient, UnknownTopic
 from runnel.protocol.error_codes import ErrorCode
+
+UNKNOWN = -1  # bytes, in Kafka's words
 
 
 async def handle(node: Node, request: Request) -> Body:
@@ -42,15 +45,23 @@ def _described(node: Node, wanted: list[tuple[Topic, list[int]]]) -> Body:
         for topic, numbers in wanted
         if (partitions := _partitions(topic, numbers))
     ]
+    free = node.log.free_space()
     directory = {
         "error_code": ErrorCode.NONE,
         "log_dir": node.log.path,
         "topics": topics,
-        "total_bytes": shutil.disk_usage(node.log.path).total,
-        "usable_bytes": node.log.free_space(),
+        "total_bytes": _total(node.log.path),
+        "usable_bytes": UNKNOWN if free is None else free,
         "is_cordoned": False,
     }
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [directory]}
+
+
+def _total(path: str) -> int:
+    try:
+        return shutil.disk_usage(path).total
+    except OSError:
+        return UNKNOWN
 
 
 def _partitions(topic: Topic, numbers: list[int]) -> list[dict[str, Any]]:
