@@ -8,6 +8,7 @@ Its class says whether trying again can help.
     │   ├── DirectoryOwned        another process has the data directory open
     │   ├── AddressInUse          another process listens on the port
     │   ├── DiskLow               free space is below the low-disk mark
+    │   ├── PartitionUnopened     a partition's files cannot be opened or made
     │   ├── CompactionFailed      the process that compacts a partition did not come to its end
     │   └── PartitionFailed       a write or a sync failed; the partition refuses writes until the disk is well
     └── Permanent                 the same call will fail again
@@ -35,6 +36,8 @@ Its class says whether trying again can help.
 """
 
 from __future__ import annotations
+
+import errno
 
 
 class RunnelError(Exception):
@@ -86,6 +89,16 @@ class DiskLow(Transient):
         self.path = path
         self.free = free
         self.mark = mark
+
+
+class PartitionUnopened(Transient):
+    def __init__(self, partition: str, cause: OSError) -> None:
+        super().__init__(
+            f"partition {partition} cannot be opened: {cause}",
+            hint=f"{remedy(cause)}; it is opened when it is asked for again",
+        )
+        self.partition = partition
+        self.cause = cause
 
 
 class CompactionFailed(Transient):
@@ -272,3 +285,12 @@ class Closed(Permanent):
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is closed", hint="open it again")
         self.name = name
+
+
+def remedy(error: OSError) -> str:
+    """What helps where a file of a data directory cannot be used."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "give the user that runs this process access to it"
+    if error.errno == errno.EROFS:
+        return "see to the disk, which can only be read"
+    return "free some space or see to the disk"

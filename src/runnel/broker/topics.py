@@ -87,13 +87,7 @@ class Topic:
     def _opened(self, number: int) -> Partition:
         # The broker's own partitions have been opened with their own settings.
         settings = None if self.is_internal else self.settings
-        try:
-            return self._log.partition(self.name, number, settings)
-        except OSError as error:
-            raise Transient(
-                f"partition {self.name}-{number} cannot be opened: {error}",
-                hint="it is opened when it is asked for again and the disk is well",
-            ) from error
+        return self._log.partition(self.name, number, settings)
 
     def leave(self) -> None:
         """The topic is being deleted: nobody may make its files anew."""

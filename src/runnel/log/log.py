@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from runnel.clock import SYSTEM_CLOCK, Clock
-from runnel.errors import Closed, FileInTheWay, InvalidSetting, UnusableDirectory
+from runnel.errors import Closed, FileInTheWay, InvalidSetting, PartitionUnopened, UnusableDirectory, remedy
 from runnel.files import DISK, Files
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.compaction.background import BackgroundCompaction
@@ -92,7 +92,10 @@ class Log:
         return self._home.partitions()
 
     def partition(self, topic: str, number: int = 0, settings: TopicSettings | None = None) -> Partition:
-        """The partition, made if it does not exist. Settings are not stored: give them whenever you open it."""
+        """The partition, made if it does not exist. Settings are not stored: give them whenever you open it.
+
+        After PartitionUnopened it can be asked for again.
+        """
         name = _partition_name(topic, number)
         with self._lock:
             if self._closed.is_set():
@@ -221,7 +224,7 @@ class Log:
             self._home.release()
             if isinstance(error, NotADirectoryError) and error.filename == self.path:
                 raise FileInTheWay(self.path, "it is a file") from None
-            hint = "free some space or see to the disk; what is there is left as it is"
+            hint = f"{remedy(error)}; what is there is left as it is"
             raise UnusableDirectory(self.path, f"it cannot be opened: {error}", hint=hint) from error
         except BaseException:
             self._home.release()
@@ -229,10 +232,13 @@ class Log:
 
     def _open_or_create(self, name: TopicPartition, settings: TopicSettings) -> Partition:
         directory = f"{self.path}/{name}"
-        if not self._home.files.exists(directory):
-            self._home.files.make_directory(directory)
-            self._home.files.sync_directory(self.path)
-        return self._opened(name, settings)
+        try:
+            if not self._home.files.exists(directory):
+                self._home.files.make_directory(directory)
+                self._home.files.sync_directory(self.path)
+            return self._opened(name, settings)
+        except OSError as error:
+            raise PartitionUnopened(str(name), error) from error
 
     def _opened(self, name: TopicPartition, settings: TopicSettings) -> Partition:
         synced_offset = self._known_synced.get(str(name), 0)

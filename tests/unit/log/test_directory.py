@@ -1,9 +1,10 @@
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from runnel.errors import DirectoryOwned, DiskLow, UnusableDirectory
+from runnel.errors import DirectoryOwned, DiskLow, PartitionUnopened, UnusableDirectory
 from runnel.log import open_log
 from runnel.log.directory import ROOM_BETWEEN_LOOKS
 from runnel.settings import MIB
@@ -192,6 +193,29 @@ def test_a_disk_that_fails_while_opening_is_named() -> None:
         "(free some space or see to the disk; what is there is left as it is)"
     )
     stage.log = stage.open()
+    assert offsets(stage.partition()) == [0, 1, 2]
+
+
+def test_a_file_that_may_not_be_read_is_told_with_what_helps() -> None:
+    stage = stopped()
+    stage.files.fail("open", "runnel-log.json", errno.EACCES)
+    assert refusal(stage).endswith(
+        "(give the user that runs this process access to it; what is there is left as it is)"
+    )
+    stage.files.fail("open", "runnel-log.json", errno.EROFS)
+    assert "(see to the disk, which can only be read; " in refusal(stage)
+
+
+def test_a_partition_that_cannot_be_opened_is_told_and_can_be_asked_for_again() -> None:
+    stage = stopped()
+    stage.log = stage.open()
+    stage.files.fail("open", "orders-0", errno.EACCES)
+    with pytest.raises(PartitionUnopened) as refused:
+        stage.partition()
+    assert str(refused.value) == (
+        "partition orders-0 cannot be opened: [Errno 13] Permission denied: '/data/orders-0/00000000000000000000.index' "
+        "(give the user that runs this process access to it; it is opened when it is asked for again)"
+    )
     assert offsets(stage.partition()) == [0, 1, 2]
 
 

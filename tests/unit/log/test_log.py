@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.errors import Closed, InvalidSetting, PartitionFailed
+from runnel.errors import Closed, InvalidSetting, PartitionFailed, PartitionUnopened
 from runnel.log import Log, Partition, Record, TopicPartition, TopicSettings, open_log
 from runnel.log.segment import Segment
 from tests.unit.log.stage import DATA, Stage, batch, fill, offsets, open_on_disk
@@ -361,7 +361,7 @@ def test_a_failure_of_maintenance_is_logged_and_tried_again(tmp_path: Path, capl
 def test_a_partition_that_cannot_be_made_leaves_the_log_usable() -> None:
     stage = Stage()
     stage.files.fail("make_directory", "orders-0")
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(PartitionUnopened, match="Input/output error"):
         stage.partition("orders")
     fill(stage.partition("orders"), 1)
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from runnel.counted import counted
-from runnel.errors import DamagedLog, OffsetOutOfRange
+from runnel.errors import DamagedLog, OffsetOutOfRange, PartitionUnopened
 from runnel.log import Log, Partition, Record, TopicSettings, open_log
 from runnel.records import Producer, batches_of, build_batch
 from runnel.testing import FaultyFiles
@@ -118,7 +118,7 @@ def test_after_a_clean_stop_partitions_are_opened_when_they_are_asked_for() -> N
 
     stage.log = stage.open()
 
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(PartitionUnopened, match="Input/output error"):
         stage.partition()
 
 
