@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.broker.configs import treatments
-from runnel.broker.configs.values import split
+from runnel.broker.configs.values import listed, split
 from runnel.errors import InvalidSetting
 from runnel.settings import plain_number, whole_number
 
@@ -74,6 +75,8 @@ class Config:
     @property
     def expected(self) -> str:
         """What may stand there."""
+        if self._is_of_replicas:
+            return "PARTITION:BROKER, several with commas between them, or *"
         if self.choices:
             several = "some of" if self.type is Type.LIST else "one of"
             return f"{several} {', '.join(self.choices)}"
@@ -98,12 +101,20 @@ class Config:
         if needed and needed not in split(value):
             raise InvalidSetting(self.name, value, f"{needed}: {why}")
 
+    @property
+    def _is_of_replicas(self) -> bool:
+        return self.kind == TOPIC and self.name.endswith(".throttled.replicas")
+
     def _is_valid(self, value: str) -> bool:
         if self.type is Type.BOOLEAN:
             return value.strip().lower() in ("true", "false")
+        if self._is_of_replicas:
+            return value.strip() == "*" or all(REPLICA.fullmatch(part) for part in listed(value))
         if self.choices:
-            parts = split(value) if self.type is Type.LIST else (value,)
-            return all((part.upper() if self.any_case else part) in self.choices for part in parts)
+            parts = listed(value) if self.type is Type.LIST else (value,)
+            return len(set(parts)) == len(parts) and all(
+                (part.upper() if self.any_case else part) in self.choices for part in parts
+            )
         if self.type.name in LARGEST or self.type is Type.DOUBLE:
             return self._is_in_range(value)
         return True
@@ -215,6 +226,7 @@ TAKEN_AT_THE_START = (
     "log.cleaner.dedupe.buffer.size",
     "producer.id.expiration.ms",
 )
+REPLICA = re.compile(r"([0-9]+:[0-9]+)?")  # Kafka takes an empty entry
 OWN_LEAST = {(TOPIC, "internal.segment.bytes"): 1024}
 
 

@@ -105,7 +105,7 @@ class BrokerSettings:
     log_retention_ms: int | None = number(None, -1)
     log_retention_minutes: int | None = number(None, -1, INT32_MAX)
     log_retention_hours: int = number(168, -1, INT32_MAX)
-    log_retention_bytes: int = number(-1, -1)
+    log_retention_bytes: int = number(-1)
     log_flush_interval_messages: int = number(INT64_MAX, 1)
     log_flush_interval_ms: int | None = number(None, 0)
     log_flush_scheduler_interval_ms: int = number(INT64_MAX, 0)

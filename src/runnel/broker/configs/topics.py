@@ -30,6 +30,7 @@ def topic_settings(broker: BrokerSettings, configs: Mapping[str, str]) -> TopicS
     told: dict[str, Any] = broker.topic_defaults()
     told |= {name: value for name, value in configs.items() if name in told}
     told["segment.bytes"] = configs.get("internal.segment.bytes", told["segment.bytes"])
+    told["retention.bytes"] = max(-1, int(told["retention.bytes"]))  # Kafka takes all below 0, which is no limit
     for name in ("flush.messages", "flush.ms"):
         # Kafka's "never" leaves it to us, and we sync before we answer.
         if int(told[name]) >= INT64_MAX:

@@ -79,6 +79,11 @@ def split(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+def listed(value: str) -> tuple[str, ...]:
+    """The same as Kafka checks it: an empty text is an empty list, and what is empty between commas is there."""
+    return tuple(word.strip() for word in value.split(",")) if value.strip() else ()
+
+
 def config_name(declared: Field[Any]) -> str:
     """The name of a setting as Kafka writes it."""
     return declared.name.replace("_", ".")

@@ -119,9 +119,9 @@ def test_each_resource_gets_its_own_answer(stage: NodeStage) -> None:
             "setting retention.ms = 'abc' (expected a whole number of at least -1)",
         ),
         (
-            ("retention.bytes", SET, "-2"),
+            ("retention.ms", SET, "-2"),
             ErrorCode.INVALID_CONFIG,
-            "setting retention.bytes = -2 (expected at least -1)",
+            "setting retention.ms = '-2' (expected a whole number of at least -1)",
         ),
         (
             ("retention.sm", SET, "1"),

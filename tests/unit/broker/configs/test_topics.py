@@ -36,6 +36,13 @@ def test_a_topic_has_the_brokers_defaults_and_its_own_configurations() -> None:
     )
 
 
+def test_any_size_below_zero_is_no_limit() -> None:
+    broker, _ = BrokerSettings.from_names({"log.retention.bytes": "-7"})
+
+    assert topic_settings(broker, {}).retention_bytes == -1
+    assert topic_settings(broker, {"retention.bytes": "-5"}).retention_bytes == -1
+
+
 def test_kafkas_never_to_flush_leaves_it_to_us_and_we_sync_first() -> None:
     asked = {"flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807"}
 
@@ -66,6 +73,9 @@ def test_tests_may_have_small_segments() -> None:
         {"remote.storage.enable": "false"},
         {"min.cleanable.dirty.ratio": "0.01"},
         {"follower.replication.throttled.replicas": "*"},
+        {"leader.replication.throttled.replicas": "0:1, 1:1"},
+        {"leader.replication.throttled.replicas": ""},
+        {"retention.bytes": "-5"},
         {"compression.gzip.level": "-1"},
         {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "6"},
         {"retention.ms": "-1", "retention.bytes": "-1"},
@@ -109,6 +119,19 @@ def test_what_kafkas_clients_ask_for_is_taken(configs: dict[str, str]) -> None:
         (
             {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"},
             "setting min.compaction.lag.ms = '6' (expected at most max.compaction.lag.ms, which is 5)",
+        ),
+        (
+            {"leader.replication.throttled.replicas": "0:x"},
+            "setting leader.replication.throttled.replicas = '0:x' "
+            "(expected PARTITION:BROKER, several with commas between them, or *)",
+        ),
+        (
+            {"cleanup.policy": "compact,compact"},
+            "setting cleanup.policy = 'compact,compact' (expected some of compact, delete)",
+        ),
+        (
+            {"cleanup.policy": "compact,"},
+            "setting cleanup.policy = 'compact,' (expected some of compact, delete)",
         ),
         (
             {"compression.type": "pigeon"},
