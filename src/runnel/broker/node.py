@@ -73,6 +73,7 @@ class Node:
         self.cluster = open_cluster(log)
         self.cluster_id = self.cluster.run(self._named)
         self.settings = live_settings(static_configs, self.cluster.read(lambda state: dict(state.configs)))
+        log.follow(self.settings.log)
         self.producer_ids = ProducerIds(self.cluster, clock)
         self.group_configs = GroupConfigs(self.cluster.read(lambda state: dict(state.configs)))
         self.quotas = Quotas(self.settings, self.cluster.read(lambda state: dict(state.quotas)))

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 
 from runnel.clock import SYSTEM_CLOCK, Clock
@@ -87,6 +88,15 @@ class Log:
     def free_space(self) -> int | None:
         """The bytes that are free on its disk; None if the disk does not tell."""
         return self._home.free_space()
+
+    def follow(self, settings: LogSettings) -> None:
+        """Take on what can change while it is open: how producers are forgotten, and how it is compacted."""
+        self._home.settings = replace(
+            self._home.settings,
+            producer_expiration_ms=settings.producer_expiration_ms,
+            cleaner_backoff_ms=settings.cleaner_backoff_ms,
+            cleaner_dedupe_buffer_bytes=settings.cleaner_dedupe_buffer_bytes,
+        )
 
     def partitions(self) -> list[TopicPartition]:
         return self._home.partitions()

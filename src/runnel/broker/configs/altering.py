@@ -105,6 +105,7 @@ async def _alter_broker(node: Node, resource: ConfigResource, change: Change, *,
     stored = await node.decide(decide)
     if not validate_only:
         node.settings = live_settings(node.static_configs, stored)
+        node.log.follow(node.settings.log)
         node.topics.reconfigure()
 
 

@@ -219,13 +219,7 @@ OWN_DEFAULTS: dict[tuple[str, str], str | None] = {
     (BROKER, "share.coordinator.state.topic.replication.factor"): "1",
     (BROKER, "share.coordinator.state.topic.min.isr"): "1",
 }
-TAKEN_AT_THE_START = (
-    "listeners",
-    "listener.security.protocol.map",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "producer.id.expiration.ms",
-)
+TAKEN_AT_THE_START = ("listeners", "listener.security.protocol.map")
 REPLICA = re.compile(r"([0-9]+:[0-9]+)?")  # Kafka takes an empty entry
 OWN_LEAST = {(TOPIC, "internal.segment.bytes"): 1024}
 

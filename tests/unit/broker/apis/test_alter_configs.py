@@ -189,6 +189,24 @@ def test_a_change_of_the_broker_reaches_its_topics_at_once_and_after_a_restart(s
     assert stage.node.settings.message_max_bytes == 7000
 
 
+def test_a_change_of_the_broker_reaches_its_log_at_once_and_after_a_restart(stage: NodeStage) -> None:
+    def care() -> tuple[int, int, int]:
+        settings = stage.node.log._home.settings
+        return settings.cleaner_backoff_ms, settings.cleaner_dedupe_buffer_bytes, settings.producer_expiration_ms
+
+    changes = {
+        "log.cleaner.backoff.ms": "7",
+        "log.cleaner.dedupe.buffer.size": "2000000",
+        "producer.id.expiration.ms": "9",
+    }
+    assert altered(stage, resource(BROKER, "", *((name, SET, value) for name, value in changes.items()))) == OK
+    assert care() == (7, 2_000_000, 9)
+    stage.restart()
+    assert care() == (7, 2_000_000, 9)
+    assert altered(stage, resource(BROKER, "", *((name, DELETE, None) for name in changes))) == OK
+    assert care() == (15_000, 134_217_728, 86_400_000)
+
+
 def test_what_is_deleted_is_again_what_the_broker_was_started_with(stage: NodeStage) -> None:
     altered(stage, resource(BROKER, "1", ("message.max.bytes", SET, "7000")))
 
