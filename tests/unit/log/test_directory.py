@@ -213,7 +213,8 @@ def test_a_partition_that_cannot_be_opened_is_told_and_can_be_asked_for_again() 
     with pytest.raises(PartitionUnopened) as refused:
         stage.partition()
     assert str(refused.value) == (
-        "partition orders-0 cannot be opened: [Errno 13] Permission denied: '/data/orders-0/00000000000000000000.index' "
+        "partition orders-0 cannot be opened: "
+        "[Errno 13] Permission denied: '/data/orders-0/00000000000000000000.index' "
         "(give the user that runs this process access to it; it is opened when it is asked for again)"
     )
     assert offsets(stage.partition()) == [0, 1, 2]

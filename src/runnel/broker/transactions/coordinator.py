@@ -27,13 +27,13 @@ from runnel.broker.groups.alarm import Alarm
 from runnel.broker.mistakes import Refusal
 from runnel.broker.topics import TRANSACTIONS_TOPIC
 from runnel.broker.transactions import deciding
+from runnel.broker.transactions.ages import Ages
 from runnel.broker.transactions.deciding import Step
 from runnel.broker.transactions.endings import Endings
 from runnel.broker.transactions.entries import replay
 from runnel.broker.transactions.state import (
     ONGOING,
     ProducerEpoch,
-    Status,
     TopicPartition,
     Transaction,
     TransactionsState,
@@ -73,6 +73,7 @@ class Transactions:
         self._endings = Endings(node, durable, coordinator_epoch, self._count_end)
         self._joined: dict[str, int] = {}  # what was added last is durable when the journal is, up to this offset
         self._admitting: Counter[tuple[int, TopicPartition]] = Counter()  # first batches that wait for their admission
+        self._ages = Ages(node.clock)
         self._timeouts = Alarm(node.loop, node.clock, self._abort_overdue)
         self._expiry = Alarm(node.loop, node.clock, self._forget_unused)
         self.committed = 0
@@ -82,7 +83,9 @@ class Transactions:
 
     def start(self) -> None:
         """Go on with what the last stop or crash left."""
-        for name, transaction in self.all().items():
+        known = self.all()
+        self._ages.look(known)
+        for name, transaction in known.items():
             if transaction.status.is_ending:
                 logger.info("transaction %r was being ended at the last stop: its markers are written", name)
                 self._endings.go_on(name, transaction)
@@ -343,11 +346,11 @@ class Transactions:
         except Transient as error:
             logger.warning("transactions are not looked at now: %s", error)
             return
-        now = self._now()
+        ages = self._ages.look(durable)
         for name, transaction in durable.items():
             if transaction.status.is_ending:  # that it is complete got lost
                 self._endings.go_on(name, transaction)
-            elif transaction.status is Status.ONGOING and transaction.started + transaction.timeout < now:
+            elif ages.get(name, 0) > transaction.timeout:
                 logger.warning(
                     "transaction %r has been open for longer than its time-out of %d ms: it is aborted, and its "
                     "producer is fenced", name, transaction.timeout,

@@ -31,6 +31,7 @@ from tests.unit.broker.transactions.stage import TIMEOUT, Stage, TransactionalPr
 DAY = 24 * 60 * 60 * 1000
 WEEK = 7 * DAY
 SWEEP = 10_000  # how often transactions that last too long are looked for
+HOUR = 3_600_000
 GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
 OUTCOMES = pytest.mark.parametrize("committed", [True, False])
 OUTAGE = "/orders-1/"  # a part of a path: the disk fails for one partition alone
@@ -219,6 +220,26 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(
     assert not producer.write("orders", b"new")
     assert not producer.end(committed=True)
     assert stage.values() == [b"new"]
+
+
+def test_a_clock_that_is_set_aborts_no_transaction_before_its_time_and_keeps_none_open(stage: Stage) -> None:
+    for hours, name in ((1, "forward"), (-2, "back")):
+        stage.producer(name).write("orders", name.encode())
+        stage.clock._now += hours * HOUR
+        stage.advance(TIMEOUT - 2 * SWEEP)
+        stage.quiet()
+        assert stage.get(name).status is Status.ONGOING
+        stage.advance(4 * SWEEP)
+        stage.until_is(Status.COMPLETE_ABORT, name)
+
+
+def test_the_time_goes_on_where_the_broker_is_started_again(stage: Stage) -> None:
+    stage.producer().write("orders", b"one")
+    stage.advance(TIMEOUT - SWEEP)
+    stage.restart()
+    assert stage.get().status is Status.ONGOING
+    stage.advance(2 * SWEEP)
+    stage.until_is(Status.COMPLETE_ABORT)
 
 
 def test_each_transaction_has_its_own_time_out(stage: Stage) -> None:
