@@ -29,7 +29,9 @@ class Event(IntEnum):
     QUERY = 2
     ROTATE = 4
     XID = 16
+    LOAD = 18
     TABLE_MAP = 19
+    INCIDENT = 26
     HEARTBEAT = 27
     XA_PREPARE = 38
     GTID = 162
@@ -42,12 +44,15 @@ DELETES: Final = frozenset({25, 32, 168, 171})
 ROWS: Final = WRITES | UPDATES | DELETES
 WITH_EXTRA: Final = frozenset({30, 31, 32, 169, 170, 171})
 COMPRESSED: Final = frozenset({166, 167, 168, 169, 170, 171})
-# Nothing in them is for us: the end of a file, numbers and variables of statements, formats, checkpoints, keys.
-PASSED: Final = frozenset({3, 5, 13, 14, 15, 28, 29, 160, 161, 163, 164})
+STATEMENTS: Final = frozenset({Event.QUERY, Event.QUERY_COMPRESSED, Event.LOAD})
+# Nothing in them is for us: the end of a file, what a statement loads, numbers and variables of statements, formats,
+# checkpoints, keys.
+PASSED: Final = frozenset({3, 5, 9, 11, 13, 14, 15, 17, 28, 29, 160, 161, 163, 164})
 # Of a statement: the catalog's name, the client's letters; and the lengths of flags, modes, and steps of numbers.
 CATALOG: Final = 6
 CLIENT: Final = 4
 VARIABLES: Final = {0: 4, 1: 8, 3: 4}
+OF_FILE: Final = 13  # bytes of a statement that loads a file: the file's number, and where its name stands
 
 _HEADER: Final = Struct("<IBIIIH").unpack_from
 
@@ -121,12 +126,14 @@ class Query(NamedTuple):
         return self.data.decode("utf-8", "replace")
 
 
-def query_of(data: bytes, *, is_compressed: bool = False) -> Query:
+def query_of(data: bytes, kind: int) -> Query:
     reading = Reading(data, HEADER + 8)
     schema, _, variables = reading.number(1), reading.number(2), reading.number(2)
+    if kind == Event.LOAD:
+        reading.take(OF_FILE)
     collation = _client_of(Reading(reading.take(variables)))
     name = reading.take(schema + 1)[:-1]
-    statement = inflated(reading.rest()) if is_compressed else reading.rest()
+    statement = inflated(reading.rest()) if kind == Event.QUERY_COMPRESSED else reading.rest()
     return Query(name.decode("utf-8", "replace"), statement, collation)
 
 
@@ -149,6 +156,12 @@ def rotated_to(data: bytes) -> tuple[str, int]:
     reading = Reading(data, HEADER)
     place = reading.number(8)
     return reading.rest().decode(), place
+
+
+def incident_of(data: bytes) -> str:
+    """Why changes are missing in the log, by the server's own words."""
+    reading = Reading(data, HEADER + 2)
+    return reading.take(reading.number(1)).decode("utf-8", "replace")
 
 
 def beat_of(data: bytes) -> str:

@@ -162,13 +162,18 @@ class MariadbChanges:
             self._file, self._pos = binlog.rotated_to(data)
             return
         start, self._pos = self._pos, self._behind(header)
+        if kind == Logged.INCIDENT:
+            self._unreadable(
+                f"the server says that changes are missing in it: {binlog.incident_of(data)}",
+                hint="see to what the server's own log says of it; then `runnel capture remove`, and begin anew",
+            )
         if kind == Logged.GTID:
             self._begin(binlog.beginning_of(data, header.server), header.seconds)
         elif self._group is None:
             self._check_passed(header)
             if kind == Logged.HEARTBEAT and binlog.beat_of(data) == self._file:
                 self._place = self._file, self._pos
-        elif kind in (Logged.QUERY, Logged.QUERY_COMPRESSED):
+        elif kind in binlog.STATEMENTS:
             self._query(self._group, Item(kind, data, self._file, start))
         elif kind == Logged.XID:
             self._finish(self._group)
@@ -204,7 +209,7 @@ class MariadbChanges:
         self._group = Group(beginning, self._micros, is_known)
 
     def _query(self, group: Group, item: Item) -> None:
-        query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
+        query = binlog.query_of(item.data, item.kind)
         words = query.text.split()
         first, second = (words[0].upper() if words else ""), (words[1].upper() if len(words) > 1 else "")
         if group.is_completing and first == "XA":
@@ -338,7 +343,7 @@ class MariadbChanges:
         return head, ',"thread":null,"query":null'
 
     def _statement(self, group: Group, item: Item) -> Iterator[Event]:
-        query = binlog.query_of(item.data, is_compressed=item.kind == Logged.QUERY_COMPRESSED)
+        query = binlog.query_of(item.data, item.kind)
         text = self._text(group, query)
         if statements.changes_rows(text):
             self._refuse_statement(group, text, query.schema)

@@ -9,6 +9,7 @@ import pytest
 from runnel.capture.events import Began, Change, Ended, Gone, Position, Truncated
 from runnel.capture.mariadb import changes, groups
 from runnel.capture.mariadb.errors import HistoryKept, StatementLogged
+from runnel.capture.selection import Selection
 from tests.contract.capture.captured_mariadb import changes_of, events_of, told
 
 pytestmark = pytest.mark.servers
@@ -278,6 +279,21 @@ def test_a_table_that_a_statement_makes_with_its_rows_is_not_passed_over(databas
     database.run("DROP TABLE u", "SET SESSION binlog_format = 'MIXED'", "CREATE TEMPORARY TABLE v SELECT 1 AS id", made)
     with pytest.raises(StatementLogged, match="instead of its rows: CREATE TABLE u"):
         events_of(database, source, start)
+
+
+def test_a_file_that_is_loaded_by_a_statement_is_passed_over_or_refused_as_others(database, source):
+    database.run("CREATE TABLE loaded (id int PRIMARY KEY)")
+    file = database.server.directory / f"{database.schema}.txt"
+    file.write_text("1\n2\n")
+    file.chmod(0o644)
+    of_others = database.source("others", Selection(tables=[rf"{database.schema}\.t"]))
+    of_all = database.source("all")
+    start = of_all.prepare()
+    database.run("SET SESSION binlog_format = 'STATEMENT'", f"LOAD DATA INFILE '{file}' INTO TABLE loaded")
+    database.run("SET SESSION binlog_format = 'ROW'", "INSERT INTO t VALUES (1, 'a')")
+    assert changes_of(events_of(database, of_others, start)) == [("c", None, {"id": 1, "v": "a"})]
+    with pytest.raises(StatementLogged, match="instead of its rows: LOAD DATA INFILE"):
+        events_of(database, of_all, start)
 
 
 def test_statements_about_a_temporary_table_are_passed_over(database, source, start):

@@ -35,6 +35,11 @@ class Writer:
         body = pack("<IIBHH", 1, 0, len(schema), 0, 0) + schema.encode() + b"\0" + text.encode()
         return self.event(Event.QUERY, body)
 
+    def load(self, text: str, schema: str = "s") -> bytes:
+        """The statement that loads a file, which events before it have."""
+        head = pack("<IIBHH", 1, 0, len(schema), 0, 0) + pack("<IIIB", 1, 0, 0, 0)
+        return self.event(Event.LOAD, head + schema.encode() + b"\0" + text.encode())
+
     def xid(self) -> bytes:
         return self.event(Event.XID, pack("<Q", 1))
 

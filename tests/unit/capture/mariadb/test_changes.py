@@ -334,3 +334,24 @@ def test_a_statement_instead_of_rows_is_about_the_table_that_it_writes_to(log, s
             changes.read(0.0)
     else:
         assert [type(event) for event in changes.read(0.0)] == [Passed]
+
+
+@pytest.mark.parametrize(("table", "is_refused"), [("s.t", True), ("other", False)])
+def test_a_file_that_is_loaded_by_a_statement_is_an_error_if_it_is_about_what_is_captured(log, table, is_refused):
+    packets = [
+        log.begin(11), log.event(17, b"\1\0\0\0" b"1\n2\n"), log.event(9, b"\1\0\0\0" b"3\n"),
+        log.load(f"LOAD DATA INFILE 'x' INTO TABLE {table}"), log.xid(),
+        log.begin(12), log.event(17, b"\2\0\0\0" b"1\n"), log.event(11, b"\2\0\0\0"), log.query("ROLLBACK"),
+    ]  # fmt: skip
+    if is_refused:
+        with pytest.raises(StatementLogged, match=r"LOAD DATA INFILE .x. INTO TABLE s\.t"):
+            read(*packets)
+    else:
+        (passed,) = read(*packets)
+        assert passed.at["gtid"] == "0-1-12"
+
+
+def test_a_log_that_says_that_changes_are_missing_in_it_is_an_error_with_what_mends_it(log):
+    with pytest.raises(LogUnreadable, match="the server says that changes are missing in it: disk full") as caught:
+        read(log.event(26, b"\1\0\x09disk full"))
+    assert "`runnel capture remove`" in caught.value.hint
