@@ -113,6 +113,11 @@ def changes_rows(sql: str) -> bool:
     return bool(words) and words[0].upper in _ROWS
 
 
+def calls_function(sql: str) -> bool:
+    """Whether a statement calls a function that writes: of no other SELECT does the log tell."""
+    return [word.upper for word in _without_settings(words_of(sql))[:1]] == ["SELECT"]
+
+
 def filled_by(sql: str, schema: str) -> TableId | None:
     """The table that a statement makes with rows which the log does not have: of those that it has, the server writes
     the CREATE without its SELECT.

@@ -281,6 +281,34 @@ def test_a_table_that_a_statement_makes_with_its_rows_is_not_passed_over(databas
         events_of(database, source, start)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO seen VALUES (1, 'a')",
+        "INSERT INTO watched VALUES (1)",
+        "DO written(1)",
+        "INSERT INTO n VALUES (written(1))",
+    ],
+    ids=["by a view", "by a trigger", "by a function", "by a function in another statement"],
+)
+def test_a_statement_that_may_have_changed_rows_of_a_captured_table_unseen_is_said(database, caplog, statement):
+    database.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v varchar(100))",
+        "CREATE TABLE n (id int PRIMARY KEY)",
+        "CREATE TABLE watched (id int PRIMARY KEY)",
+        "CREATE VIEW seen AS SELECT * FROM t",
+        "CREATE TRIGGER watching AFTER INSERT ON watched FOR EACH ROW INSERT INTO t VALUES (NEW.id, 'b')",
+        "CREATE FUNCTION written(x int) RETURNS int DETERMINISTIC BEGIN INSERT INTO t VALUES (x, 'c'); RETURN x; END",
+    )
+    source = database.source(selection=Selection(tables=[rf"{database.schema}\.t"]))
+    start = source.prepare()
+    database.run("SET SESSION binlog_format = 'MIXED'", statement)
+    assert len(database.rows("t")) == 1
+    assert not changes_of(events_of(database, source, start))
+    (said,) = caplog.messages
+    assert "has a statement in the log instead of its rows" in said
+
+
 def test_a_file_that_is_loaded_by_a_statement_is_passed_over_or_refused_as_others(database, source):
     database.run("CREATE TABLE loaded (id int PRIMARY KEY)")
     file = database.server.directory / f"{database.schema}.txt"

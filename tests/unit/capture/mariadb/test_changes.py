@@ -336,6 +336,22 @@ def test_a_statement_instead_of_rows_is_about_the_table_that_it_writes_to(log, s
         assert [type(event) for event in changes.read(0.0)] == [Passed]
 
 
+@pytest.mark.parametrize("sql", ["INSERT INTO seen VALUES (1)", "SELECT `s`.`f`(1)"])
+def test_a_statement_instead_of_rows_may_write_by_a_view_a_trigger_or_a_function_and_that_is_said_once(
+    log, sql, caplog
+):
+    packets = [log.begin(11), log.query(sql), log.query(sql), log.query("COMMIT")]
+    assert not rows_of(read(*packets, log.begin(12), log.query(sql), log.query("COMMIT")))
+    (said,) = caplog.messages
+    assert said.startswith(f"transaction 0-1-11 has a statement in the log instead of its rows: {sql}; ")
+
+
+def test_what_has_no_effect_on_rows_is_not_said_to_be_a_statement_instead_of_rows(log, caplog):
+    read(log.begin(11), log.table(), log.rows(WRITE, (1, "a")), log.query("SAVEPOINT `s`"), log.query("COMMIT"),
+         log.begin(12, STANDALONE), log.query("CREATE TABLE u (a int)"))  # fmt: skip
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize(("table", "is_refused"), [("s.t", True), ("other", False)])
 def test_a_file_that_is_loaded_by_a_statement_is_an_error_if_it_is_about_what_is_captured(log, table, is_refused):
     packets = [
