@@ -14,6 +14,9 @@ is logged as emptied before, and then with all of its rows: nobody could put the
 made anew, or whose triggers somebody has dropped, is logged as emptied, and then with all of its rows. One that is gone
 is logged as emptied, too: it may come back with others. If it does so before its end was read, it is logged with the
 rows that it has by then; otherwise whoever reads knows that it is a new one, and reads them.
+
+Triggers that another version of this program made are made anew at a start, under the same number: nothing is written
+meanwhile, so that nothing is told again.
 """
 
 from __future__ import annotations
@@ -65,13 +68,16 @@ class Keeping:
         """What is missing, for the tables as they are. `read` is the line up to which the log was read by whom it is
         made for; None if nobody did.
         """
-        if self.is_made() and not self._differences():
+        if self.is_made() and not self._differences() and not self._of_other_versions():
             return
         with durable("capture.sqlite.make"), writing(self._connection):
             if not self.is_made():
                 self._refuse_other_letters()
                 self._make_log()
             self._follow(tells_rows=False, read=read)
+            for triggers in self._of_other_versions():
+                for statement in (*triggers.drop(), *triggers.create()):
+                    self._connection.execute(statement)
 
     def follow(self) -> bool:
         """Keep in step with tables that were changed, made or dropped while we were reading; whether any were."""
@@ -149,6 +155,14 @@ class Keeping:
                 shape != shape_of(self._connection, shape.table) or not self._has_first_word(number, shape)
                 for number, shape in by_table.values()
             )
+
+    def _of_other_versions(self) -> list[Triggers]:
+        """Those of captured tables that this version would make with other words. SQLite keeps the words, but for those
+        that it changes where a table is renamed: one that has its old name again is among these, too.
+        """
+        made = {sql for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        current = (Triggers(self._names, number, shape) for number, shape in self.kept().shapes.items())
+        return [triggers for triggers in current if not made.issuperset(triggers.create())]
 
     def _follow(self, *, tells_rows: bool, read: int | None = None) -> None:
         kept = self.kept().shapes

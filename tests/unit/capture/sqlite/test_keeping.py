@@ -8,7 +8,7 @@ import pytest
 from runnel.capture.errors import DatabaseMissing, NotADatabase, PositionLost, TableMissing
 from runnel.capture.events import Change, Gone, Position, Redefined, Truncated
 from runnel.capture.selection import Selection
-from runnel.capture.sqlite import SqliteSource, keeping, source
+from runnel.capture.sqlite import SqliteSource, keeping, source, triggers
 from runnel.capture.tables import TableId
 from runnel.durable import watched
 
@@ -333,3 +333,49 @@ def test_a_table_that_changes_right_after_others_were_followed_is_followed_too(o
 def test_a_table_that_is_not_there_is_told_with_those_that_are(orders):
     with pytest.raises(TableMissing, match=r'shop\.sqlite has no table "main\.items" \(it has main\.orders'):
         orders.prepare().table(TableId("main", "items"))
+
+
+@pytest.fixture
+def made_long_ago(captured, monkeypatch):
+    """A table with the triggers of a version that took no heed of defaults, and a change that is not read yet."""
+    captured.write("CREATE TABLE coded (id INTEGER PRIMARY KEY, code TEXT NOT NULL DEFAULT 'x' UNIQUE)")
+    with monkeypatch.context() as patch:
+        patch.setattr(triggers.Triggers, "_new_value", lambda self, place: f"NEW.{self._columns[place]}")
+        captured.prepare()
+    captured.write("INSERT INTO coded VALUES (1, 'x')")
+    return captured
+
+
+def test_triggers_of_an_older_version_are_made_anew_at_a_start_and_lose_nothing(made_long_ago):
+    made_long_ago.source().prepare()
+    made_long_ago.write("REPLACE INTO coded VALUES (2, NULL)")
+    assert made_long_ago.told() == [("c", None, (1, "x")), ("d", (1, "x"), None), ("c", None, (2, "x"))]
+    before = made_long_ago.trace()
+    made_long_ago.source().prepare()
+    assert made_long_ago.trace() == before
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_to_make_older_triggers_anew_is_whole_or_did_not_happen(made_long_ago, side):
+    before = made_long_ago.trace()
+
+    def die(place):
+        if place == f"capture.sqlite.make:{side}":
+            raise RuntimeError(place)
+
+    with pytest.raises(RuntimeError), watched(die):
+        made_long_ago.source().prepare()
+    assert (made_long_ago.trace() == before) == (side == "before")
+    assert made_long_ago.told() == [("c", None, (1, "x"))]
+
+
+def test_triggers_as_this_version_makes_them_are_left_as_they_are(captured):
+    captured.write(
+        'CREATE TABLE "it\'s ""odd" (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE, b DEFAULT 5, UNIQUE (a, b))',
+        "CREATE TABLE pairs (a TEXT, b INT, v, PRIMARY KEY (b, a)) WITHOUT ROWID",
+        "CREATE UNIQUE INDEX folded ON pairs (lower(v) DESC) WHERE v <> ''",
+    )
+    captured.prepare()
+    (version,) = captured.writer.execute("PRAGMA schema_version").fetchone()
+    captured.source().prepare()
+    assert captured.writer.execute("PRAGMA schema_version").fetchone() == (version,)
