@@ -85,8 +85,17 @@ class Type(IntEnum):
 NUMBERS: Final = frozenset(
     {Type.TINY, Type.SHORT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.LONGLONG, Type.INT24, Type.NEWDECIMAL, Type.YEAR}
 )
-TEXTS: Final = frozenset(
-    {Type.VARCHAR, Type.VAR_STRING, Type.STRING, Type.BLOB, Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED}
+# Those of which the log tells a collation, beside enums and sets: also of bytes, and of a place, which is bytes.
+COLLATED: Final = frozenset(
+    {
+        Type.VARCHAR,
+        Type.VAR_STRING,
+        Type.STRING,
+        Type.BLOB,
+        Type.BLOB_COMPRESSED,
+        Type.VARCHAR_COMPRESSED,
+        Type.GEOMETRY,
+    }
 )
 _META: Final[dict[int, int]] = {
     **dict.fromkeys((Type.FLOAT, Type.DOUBLE, Type.BLOB, Type.BLOB_COMPRESSED, Type.GEOMETRY), 1),
@@ -144,7 +153,7 @@ def _metas(types: list[int], reading: Reading) -> list[int]:
 def _columns(types: list[int], metas: list[int], nulls: int, options: dict[int, bytes]) -> tuple[LoggedColumn, ...]:
     names = _texts(options.get(Option.NAMES, b""))
     unsigned = _spread(types, NUMBERS, _bits(options.get(Option.SIGNEDNESS, b"")))
-    of_texts = _collations(types, TEXTS, options, Option.DEFAULT_COLLATION, Option.COLLATIONS)
+    of_texts = _collations(types, COLLATED, options, Option.DEFAULT_COLLATION, Option.COLLATIONS)
     of_labels = _collations(
         types, frozenset({Type.ENUM, Type.SET}), options, Option.LABEL_DEFAULT_COLLATION, Option.LABEL_COLLATIONS
     )

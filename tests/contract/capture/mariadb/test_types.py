@@ -51,5 +51,29 @@ def test_a_type_stands_in_json_as_the_table_says(captured, each: Type):
     assert shown(tables[each.name].columns[1].form.schema) == each.schema
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "a varchar(9), b text, place point, c text, d varchar(9)",
+        "a varchar(9), b text, c text, d varchar(9), place geometry",
+        "a text CHARACTER SET latin1, place point, b text CHARACTER SET utf16, c text, d text CHARACTER SET koi8r",
+    ],
+    ids=["in between", "last", "of several sets"],
+)
+def test_texts_beside_places_are_the_same_in_the_log_and_in_a_snapshot(mariadb, columns):
+    database = MariadbDatabase(mariadb)
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
+    source = database.source()
+    start = source.prepare()
+    database.run("INSERT INTO t (id, place, a, b, c, d) VALUES (1, POINT(1, 2), 'a', 'b', 'c', 'd')")
+    (change,) = [event for event in events_of(database, source, start) if isinstance(event, Change)]
+    with source.snapshot() as snapshot:
+        (table,) = snapshot.tables()
+        assert list(snapshot.rows(table)) == [[change.after]]
+    assert table is change.table
+    assert [value for value in change.after if isinstance(value, str)] == ["a", "b", "c", "d"]
+    database.close()
+
+
 def test_what_is_ours_alone_is_a_type_that_is_tested():
     assert {*OURS, *OURS_READ, *ENDING_READ} <= {each.name for each in TYPES}

@@ -44,11 +44,22 @@ def test_what_is_told_of_some_columns_finds_them():
         Type.ENUM, Type.TINY, Type.STRING, Type.VARCHAR, Type.SET, Type.LONG, Type.GEOMETRY,
     ]  # fmt: skip
     assert [column.is_unsigned for column in told.columns] == [False, False, False, False, False, True, False]
-    assert [column.collation for column in told.columns] == [8, None, 63, 45, 33, None, None]
+    assert [column.collation for column in told.columns] == [8, None, 63, 45, 33, None, 63]
     assert told.columns[0].labels == (b"a", b"b")
     assert told.columns[4].labels == (b"x",)
     assert told.columns[6].shape == 1
     assert told.key == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [(Option.COLLATIONS, b"\x2d\x3f\x08"), (Option.DEFAULT_COLLATION, b"\x2d\x01\x3f\x02\x08")],
+    ids=["of each", "of those that differ"],
+)
+def test_places_have_a_collation_among_those_of_texts(told):
+    types = [Type.VARCHAR, Type.GEOMETRY, Type.LONG, Type.VARCHAR]
+    columns = described(types, b"\x14\x00\x04\x14\x00", [told]).columns
+    assert [column.collation for column in columns] == [45, 63, None, 8]
 
 
 @pytest.mark.parametrize(("first", "second", "length"), [(0xFE, 0x10, 16), (0xCE, 0xFC, 1020)])
