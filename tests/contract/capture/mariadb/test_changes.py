@@ -424,6 +424,28 @@ def test_a_table_without_a_primary_key_has_that_of_a_unique_index(database, sour
     assert keys == {"u": (1,), "loose": ()}
 
 
+@pytest.mark.parametrize(
+    ("indexes", "key"),
+    [
+        ("UNIQUE z (a), UNIQUE y (b)", ["a"]),
+        ("UNIQUE y (n), UNIQUE z (b), UNIQUE za (a)", ["b"]),
+        ("UNIQUE z (v(3)), UNIQUE y (b, a), UNIQUE x (a)", ["b", "a"]),
+        ("INDEX w (b), UNIQUE x (v, n), UNIQUE z (c, b), UNIQUE y (a)", ["c", "b"]),
+    ],
+)
+def test_of_several_unique_indexes_the_same_is_the_key_in_the_log_and_in_a_snapshot(database, source, indexes, key):
+    columns = "a int NOT NULL, b int NOT NULL, c int NOT NULL, n int, v varchar(9) NOT NULL"
+    database.run(f"CREATE TABLE u ({columns}, {indexes})")
+    start = source.prepare()
+    database.run("INSERT INTO u VALUES (1, 2, 3, 4, '5')")
+    (change,) = [event for event in events_of(database, source, start) if isinstance(event, Change)]
+    assert [change.table.columns[place].name for place in change.table.key] == key
+    assert source.table(database.table("u")) is change.table
+    database.run("DROP INDEX z ON u", "CREATE UNIQUE INDEX aa ON u (c)", "DELETE FROM u")
+    *_, change = [event for event in events_of(database, source, start) if isinstance(event, Change)]
+    assert source.table(database.table("u")) is change.table
+
+
 def test_a_table_of_which_rows_go_at_once_is_to_be_read_anew_and_that_is_said(database, source, caplog):
     database.run(
         "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)"
