@@ -20,6 +20,7 @@ from typing import IO
 
 from runnel.app.alerts import Event
 from runnel.client import Producer
+from runnel.counted import counted
 from runnel.errors import RunnelError
 from runnel.pipeline.kafka import Kafka
 
@@ -29,6 +30,7 @@ MOST_WAITING = 1_000
 AGAIN_AFTER = 5.0  # seconds
 LONGEST_COMMAND = 60.0
 LAST_WORDS = 10.0  # seconds that are waited at the end for what is still to be told
+LOOK_EVERY = 0.5  # seconds, whether a command is to be ended
 SHOWN = 500  # characters of what a command says
 KEPT = 4 * SHOWN  # bytes
 PIECE = 65_536
@@ -40,8 +42,9 @@ class Telling:
         self._kafka = kafka
         self._producer: Producer | None = None
         self._made: set[str] = set()
+        self._ending = threading.Event()
         self._topics = Line("topic", self._to_topic)
-        self._commands = Line("command", _to_command)
+        self._commands = Line("command", lambda event: _to_command(event, self._ending))
 
     def tell(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -62,10 +65,13 @@ class Telling:
                 self._commands.put(event)
 
     def close(self, *, patience: float = LAST_WORDS) -> None:
-        """When all is told, or the patience is over."""
+        """When all is told, or the patience is over: a command that still runs is ended then."""
         deadline = time.monotonic() + patience
         for line in (self._topics, self._commands):
             line.close(deadline)
+        self._ending.set()
+        self._commands.end(A_MOMENT)
+        self._topics.end(0)
         if self._producer is not None:
             try:
                 self._producer.close()
@@ -94,9 +100,11 @@ class Line:
     """Events that wait for one listener, in their order. Its thread begins with the first."""
 
     def __init__(self, name: str, tell: Callable[[Event], bool], *, again_after: float = AGAIN_AFTER) -> None:
+        self._name = name
         self._tell = tell
         self._again_after = again_after
         self._waiting: queue.Queue[Event | None] = queue.Queue(MOST_WAITING)
+        self._ends = 0  # among what waits
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"runnel-alerts-{name}", daemon=True)
 
@@ -113,16 +121,26 @@ class Line:
             return
         try:
             self._waiting.put_nowait(None)
+            self._ends += 1
         except queue.Full:
             self._ending.set()
         self._thread.join(max(0.0, deadline - time.monotonic()))
         self._ending.set()
+
+    def end(self, seconds: float) -> None:
+        """Of one that is closed: what is under way has so long to end, and what is left is logged."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        if left := self._waiting.unfinished_tasks - self._ends:
+            told = counted(left, f"alert was not told to a {self._name}", f"alerts were not told to a {self._name}")
+            logger.warning("%s: the app ends", told)
 
     def _serve(self) -> None:
         while (event := self._waiting.get()) is not None and not self._ending.is_set():
             while not self._is_told(event):
                 if self._ending.wait(self._again_after):
                     return
+            self._waiting.task_done()
 
     def _is_told(self, event: Event) -> bool:
         try:
@@ -132,7 +150,7 @@ class Line:
             return True
 
 
-def _to_command(event: Event) -> bool:
+def _to_command(event: Event, ending: threading.Event) -> bool:
     command = event.rule.command
     assert command is not None
     try:
@@ -151,17 +169,25 @@ def _to_command(event: Event) -> bool:
     said = [Said(pipe) for pipe in (running.stderr, running.stdout) if pipe is not None]
     with suppress(BrokenPipeError), running.stdin as stdin:  # it need not want to know
         stdin.write(json.dumps(event.to_object()).encode())
-    try:
-        code = running.wait(LONGEST_COMMAND)
-    except subprocess.TimeoutExpired:
+    code = _waited_for(running, ending)
+    if code is None:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-        logger.warning("the command of an alert was ended after %.0f s: %s", LONGEST_COMMAND, command)
-        return True
-    if code:
+        why = ", as the app ends" if ending.is_set() else f" after {LONGEST_COMMAND:.0f} s"
+        logger.warning("the command of an alert was ended%s: %s", why, command)
+    elif code:
         words = next(filter(None, (each.text() for each in said)), "")
         logger.warning("the command of an alert ended with exit code %d: %s: %s", code, command, words)
     return True
+
+
+def _waited_for(running: subprocess.Popen[bytes], ending: threading.Event) -> int | None:
+    """Its exit code; None if it takes too long, or longer than the app."""
+    deadline = time.monotonic() + LONGEST_COMMAND
+    while not ending.is_set() and time.monotonic() < deadline:
+        with suppress(subprocess.TimeoutExpired):
+            return running.wait(LOOK_EVERY)
+    return running.poll()
 
 
 class Said(threading.Thread):

@@ -24,6 +24,13 @@ def event(*, begins=True, **rule):
     return Event(AlertRule(Alert.rejected(), **rule), "shop", "pages", begins, "it is so", 0.5, 1_767_225_600_000)
 
 
+def wait_until(holds):
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert holds()
+
+
 def is_alive(process):
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
@@ -116,10 +123,7 @@ def test_what_a_command_has_started_ends_with_it(telling, caplog, monkeypatch, t
     telling.close(patience=60)
     assert "was ended after" in caplog.text
     child = int(pid.read_text())
-    deadline = time.monotonic() + 60
-    while is_alive(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(child)
+    wait_until(lambda: not is_alive(child))
 
 
 def test_a_command_that_ends_is_not_waited_for_because_of_what_it_leaves_in_the_background(telling, caplog, tmp_path):
@@ -128,6 +132,18 @@ def test_a_command_that_ends_is_not_waited_for_because_of_what_it_leaves_in_the_
     telling.close(patience=30)
     gate.touch()
     assert [message.endswith("exit 3: it hurts") for message in caplog.messages[1:]] == [True]
+
+
+def test_a_command_ends_with_the_app_and_what_is_not_told_is_logged(telling, caplog, tmp_path):
+    """Nobody would be there to end one that hangs."""
+    pid = tmp_path / "pid"
+    command = f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600"
+    telling.tell([event(command=command), event(command="true"), event(command="true", begins=False)])
+    wait_until(pid.exists)
+    telling.close(patience=0)
+    wait_until(lambda: not is_alive(int(pid.read_text())))
+    wait_until(lambda: f"the command of an alert was ended, as the app ends: {command}" in caplog.messages)
+    assert "2 alerts were not told to a command: the app ends" in caplog.messages
 
 
 def test_what_a_command_says_without_an_end_takes_no_memory(telling, caplog, monkeypatch):
@@ -197,13 +213,25 @@ def test_what_cannot_be_told_now_is_told_later_and_in_order():
     assert told == [True, False]
 
 
-def test_the_end_does_not_wait_for_a_broker_that_is_away():
+def test_what_could_not_be_told_to_the_end_is_logged(caplog):
+    tried = threading.Event()
+    line = Line("topic", lambda given: tried.set(), again_after=60)
+    line.put(event())
+    line.put(event(begins=False))
+    assert tried.wait(60)
+    line.close(time.monotonic())
+    line.end(60)
+    assert caplog.messages == ["2 alerts were not told to a topic: the app ends"]
+
+
+def test_the_end_does_not_wait_for_a_broker_that_is_away(caplog):
     broker = Away()
     telling = Telling(broker)
     telling.tell([event(topic="ops")])
     assert broker.asked.wait(60)
     telling.close(patience=0)
     assert not broker.gave_up.is_set()
+    assert "1 alert was not told to a topic: the app ends" in caplog.messages
     broker.gate.set()
     telling.close(patience=60)  # its thread was told to end, and does not try again
     assert broker.gave_up.is_set()
