@@ -9,6 +9,7 @@ from runnel.app.doctor import Patient, examine
 from runnel.app.finding import Mark
 from runnel.app.loading import load_app
 from runnel.pipeline.checkpoint import Checkpoint
+from runnel.views.sqlite import FILE_NAME
 from tests.pipeline.scene import Scene, Sending
 
 pytestmark = pytest.mark.servers
@@ -57,3 +58,8 @@ def test_a_checkpoint_is_whole_torn_or_of_another_directory(spark, file, tmp_pat
         torn.write_bytes(b"")
         half = found(tmp_path / "data")["checkpoint of per_k"]
         assert (half.mark, half.found) == (Mark.NOTE, f"lost by half: commits/{last}")
+
+        torn.write_text('v1\n{"nextBatchWatermarkMs":0}')
+        (tmp_path / "data" / FILE_NAME).unlink()
+        gone = found(tmp_path / "data")["checkpoint of per_k"]
+        assert (gone.mark, f"{tmp_path / 'data'} has nothing of it" in gone.found) == (Mark.WRONG, True)

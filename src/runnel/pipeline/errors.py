@@ -115,6 +115,18 @@ class OtherCheckpoint(Permanent):
         self.query = query
 
 
+class ViewGone(Permanent):
+    """The rows of a view are not where it keeps them, and its checkpoint goes on behind them."""
+
+    def __init__(self, query: str, store: str, batch: int, directory: str, marks: str) -> None:
+        super().__init__(
+            f"{query} cannot go on: {store} has nothing of it, and its checkpoint is at batch {batch}",
+            hint="name the store that has it by --views, or restore that from a backup; to make the view anew of the "
+            f"log, remove {directory} and delete the topic {marks}: late and rejected rows are told once more then",
+        )
+        self.query = query
+
+
 class OtherMaker(Permanent):
     """The checkpoint is of another app, or of a Spark that is newer than this one."""
 

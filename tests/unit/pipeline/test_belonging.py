@@ -3,16 +3,18 @@
 import json
 from dataclasses import replace
 from unittest.mock import Mock
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from pyspark.version import __version__ as spark_version
 
 from runnel import App, Broker
+from runnel.client.errors import TopicReplaced
 from runnel.client.transaction import Transaction
 from runnel.pipeline.batch import Batch
 from runnel.pipeline.belonging import check_outputs
-from runnel.pipeline.errors import OtherCheckpoint, OtherMaker
+from runnel.pipeline.errors import OtherCheckpoint, OtherMaker, ViewGone
 from runnel.pipeline.fitting import FILE
 from runnel.pipeline.kafka import Kafka
 from runnel.pipeline.markers import Marker
@@ -20,6 +22,7 @@ from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher
 from runnel.pipeline.source import aside
 from runnel.pipeline.source.moment import Moment
+from runnel.pipeline.source.offsets import Offsets
 from runnel.pipeline.steps.publish import PublishAside
 from runnel.views import store
 
@@ -59,6 +62,16 @@ def begin(place, output, *, planned):
     (checkpoint / "metadata").write_text(json.dumps({"id": OURS}))
     for batch in range(planned + 1):
         (checkpoint / "offsets" / str(batch)).touch()
+
+
+def finish(place, output, batch, ends=()):
+    """As Spark leaves a batch that has come to its end."""
+    checkpoint = place.checkpoint_of(output)
+    about = json.dumps({"batchTimestampMs": 0, "batchWatermarkMs": 0})
+    sources = [json.dumps(end.to_json()) for end in ends]
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(["v1", about, *sources]))
+    (checkpoint / "commits").mkdir(exist_ok=True)
+    (checkpoint / "commits" / str(batch)).touch()
 
 
 def made_by(place, output, **told):
@@ -162,6 +175,49 @@ def test_a_view_whose_late_and_rejected_rows_another_directory_told(app, place, 
         check_outputs(place, app.graph.outputs)
     assert "delete the topic runnel.shop.pages.marker" in caught.value.hint
     running.publish(Marker("pages", 1, ANOTHER, {}), {}, aside.SCHEMA.empty_table())
+
+
+def test_a_view_whose_store_is_gone(app, place, cluster):
+    """What it remembers is of rows that nobody has any more."""
+    begin(place, "pages", planned=0)
+    publish(cluster, place, "pages", OURS, 0)
+    check_outputs(place, app.graph.outputs)  # the batch may have come to nothing: it is repeated
+    finish(place, "pages", 0)
+    with pytest.raises(ViewGone) as caught:
+        check_outputs(place, app.graph.outputs)
+    assert caught.value.what == (
+        f"pages cannot go on: {place.directory} has nothing of it, and its checkpoint is at batch 0"
+    )
+    assert f"remove {place.directory_of('pages')} and delete the topic runnel.shop.pages.marker" in caught.value.hint
+    keep(place, "pages", OURS, 0)
+    check_outputs(place, app.graph.outputs)
+
+
+def test_a_derived_stream_whose_markers_are_gone(app, place):
+    begin(place, "stays", planned=3)
+    finish(place, "stays", 2)
+    with pytest.raises(OtherCheckpoint, match="no mark of any batch, and the checkpoint is at batch 2"):
+        check_outputs(place, app.graph.outputs)
+
+
+def test_a_topic_that_was_made_again(app, place, cluster):
+    """The offsets that are kept mean other records now."""
+    place.kafka.make_topic("clicks", partitions=1)
+    place.kafka.make_topic("orders", partitions=1)
+    known = cluster.topic("clicks").id
+    begin(place, "stays", planned=2)
+    publish(cluster, place, "stays", OURS, 2)
+    finish(place, "stays", 1, [Offsets(0, {("clicks", 0): 3}, {"clicks": str(known)})])
+    check_outputs(place, app.graph.outputs)
+
+    other = {"clicks": str(known), "orders": str(known), "gone": str(known), "of an older Kafka": ""}
+    finish(place, "stays", 1, [Offsets(0, {(name, 0): 3 for name in other}, other)])
+    check_outputs(place, app.graph.outputs)  # it reads no others any more
+
+    replaced = str(UUID(int=known.int ^ 1))
+    finish(place, "stays", 1, [Offsets(0, {("clicks", 0): 3}, {"clicks": replaced})])
+    with pytest.raises(TopicReplaced, match=f"its id is {known}, not {replaced}"):
+        check_outputs(place, app.graph.outputs)
 
 
 def test_nobody_is_fenced(app, place, cluster):
