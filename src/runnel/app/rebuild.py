@@ -128,7 +128,7 @@ class Rebuild:
         back: bool = False,
         partitions: int | None = None,
     ) -> None:
-        self._output = view_of(app, name)
+        self._output = view_of(app, name, "cannot be rolled back" if back else "cannot be rebuilt")
         self._app = app
         self._running = running
         self._keep = keep or back
@@ -273,8 +273,9 @@ class Rebuild:
     def _shown(self) -> Marker:
         marker = self._view.marker()
         if marker is None:
+            what = "rolled back" if self._back else "rebuilt"
             raise NotRebuilt(
-                f"{self._output.name} has nothing to be rebuilt: no batch of it was ever done",
+                f"{self._output.name} has nothing to be {what}: no batch of it was ever done",
                 hint="start the app, and it is built; see to --data and --views if it was built before",
             )
         return marker
@@ -405,7 +406,7 @@ class Rebuild:
 
 def discard(app: App, name: str, running: Running) -> int:
     """Remove the copy that was kept, or left by half. Its bytes."""
-    view_of(app, name)
+    view_of(app, name, "has no copy")
     rebuilds = Rebuilds(place_of(app, running), name)
     with rebuilds.owned():
         if rebuilds.swap.plan is not None:
@@ -415,13 +416,14 @@ def discard(app: App, name: str, running: Running) -> int:
         return rebuilds.remove()
 
 
-def view_of(app: App, name: str) -> View:
+def view_of(app: App, name: str, otherwise: str) -> View:
+    """NotRebuilt if it is none: what a derived stream is `otherwise`."""
     found = next((output for output in app.graph.outputs if output.name == name), None)
     if isinstance(found, View):
         return found
     if isinstance(found, Derived):
         raise NotRebuilt(
-            f'stream "{name}" cannot be rebuilt: others have read its topic, and would read everything again',
+            f'stream "{name}" {otherwise}: others have read its topic, and would read everything again',
             hint=f"`runnel replay {name} APP.py --from TIME --to-topic TOPIC` writes what it makes now to another one",
         )
     views = ", ".join(output.name for output in app.graph.outputs if isinstance(output, View))

@@ -89,6 +89,8 @@ class Replay:
 
     def _run_alone(self, when_started: Callable[[], object]) -> Totals | None:
         directory = self._place.directory
+        if not directory.exists():
+            self._check_records()  # one that may not be leaves nothing behind
         make_directories(str(directory))
         lock = DiskFiles().lock(str(directory / "lock"))
         if lock is None:

@@ -114,7 +114,7 @@ def test_what_is_kept_is_removed_when_told_and_after_its_time(rebuilds, running)
 
 def test_the_view_must_be_one():
     with pytest.raises(NotRebuilt, match="app \"shop\" has no view 'other'") as raised:
-        view_of(shop(), "other")
+        view_of(shop(), "other", "cannot be rebuilt")
     assert raised.value.hint == "it has: pages"
 
 

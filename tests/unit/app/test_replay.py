@@ -146,7 +146,7 @@ def test_records_of_others_in_the_topic_are_told_and_nothing_is_kept(running):
         Replay(shop(), "stays", running, start="1d", to="full").run()
     assert raised.value.what == "full has records already"
     assert raised.value.hint == "name another topic"
-    assert not (running.data / "replays" / "full" / "replay.json").exists()
+    assert not (running.data / "replays").exists()
 
 
 def test_a_disk_that_is_full_is_told_and_another_error_is_not_taken_for_it(running, monkeypatch):

@@ -29,7 +29,8 @@ def app(tmp_path):
     [
         ("rebuild other", "app \"shop\" has no view 'other'", "it has: pages"),
         ("rebuild stays", 'stream "stays" cannot be rebuilt: others have read its topic', "`runnel replay stays"),
-        ("rollback stays --discard", 'stream "stays" cannot be rebuilt', "`runnel replay stays"),
+        ("rollback stays", 'stream "stays" cannot be rolled back: others have read its topic', "`runnel replay stays"),
+        ("rollback stays --discard", 'stream "stays" has no copy: others have read its topic', "`runnel replay stays"),
         ("replay pages --from 1d --to-topic x", "pages is a view, and has no topic", "`runnel rebuild pages APP.py`"),
         ("replay stays --from 1d --to-topic clicks", "clicks is a topic of the app itself", "name another one"),
         ("replay other --from 1d --to-topic x", "derives no stream 'other'", "it derives: stays"),
@@ -46,8 +47,11 @@ def test_what_is_not_there_or_cannot_be(runnel, app, arguments, what, hint):
 def test_a_view_that_was_never_built(runnel, app):
     with Broker() as broker:
         code, _, err = runnel("rebuild", "pages", app, "--bootstrap", broker.bootstrap)
+        assert code == 1
+        assert "error: pages has nothing to be rebuilt: no batch of it was ever done" in err
+        code, _, err = runnel("rollback", "pages", app, "--bootstrap", broker.bootstrap)
     assert code == 1
-    assert "error: pages has nothing to be rebuilt: no batch of it was ever done" in err
+    assert "error: pages has nothing to be rolled back: no batch of it was ever done" in err
 
 
 @pytest.mark.parametrize("arguments", ["--from yesterday --to-topic x", "--from 1d", "--to-topic x"])
