@@ -210,6 +210,21 @@ def test_the_offsets_of_what_is_not_there_say_so(admin, topic, start):
         admin.offsets([(topic, 0), (topic, 9)], start)
 
 
+def test_a_record_that_comes_while_the_end_is_asked_for_belongs_to_the_time(admin, producer, kept, monkeypatch):
+    """Whoever begins there would never see it."""
+    ask = admin.offsets
+
+    def record_comes(*asked):
+        producer.produce(kept, b"x", timestamp=3_000)
+        producer.flush()
+        return ask(*asked)
+
+    producer.produce(kept, b"x", timestamp=1_000)
+    producer.flush()
+    monkeypatch.setattr(admin, "offsets", record_comes)
+    assert ask([(kept, 0)], Start.parse("1970-01-01T00:00:02Z", now=0)) == {(kept, 0): 1}
+
+
 def test_the_records_of_what_is_not_there_cannot_be_deleted(admin, topic):
     with pytest.raises(UnknownTopic, match='there is no topic "nowhere"'):
         admin.delete_records("nowhere", {0: 1})

@@ -62,6 +62,21 @@ def test_an_offset_belongs_to_a_time(cluster, producer, kept):
     assert found == {0: 0, 1_000: 0, 1_001: 1, 3_000: 2, 3_001: 3}
 
 
+def test_a_record_that_comes_while_the_end_is_asked_for_belongs_to_the_time(cluster, producer, kept, monkeypatch):
+    """Whoever begins there would never see it."""
+    ask = positions.latest
+
+    def record_comes(*asked):
+        producer.produce(kept, b"x", timestamp=3_000)
+        producer.flush()
+        return ask(*asked)
+
+    producer.produce(kept, b"x", timestamp=1_000)
+    producer.flush()
+    monkeypatch.setattr(positions, "latest", record_comes)
+    assert positions.at_times(cluster, {(kept, 0): 2_000}) == {(kept, 0): 1}
+
+
 def test_the_newest_record_is_the_one_with_the_largest_time(cluster, producer, kept):
     assert positions.newest(cluster, [(kept, 0)]) == {(kept, 0): None}
     for timestamp in (1_000, 3_000, 2_000):

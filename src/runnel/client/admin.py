@@ -233,9 +233,9 @@ class Admin:
             return self._checked(wanted, start.number)
         if start.place is not Place.TIME:
             return self._listed(wanted, LISTED[start.place])
+        ends = self.offsets(wanted, LATEST)  # before the times: a record that comes in between belongs to one
         found = self._listed(wanted, OffsetSpec.for_timestamp(start.number))
-        nothing_since = [place for place, offset in found.items() if offset == NO_OFFSET]
-        return found | self.offsets(nothing_since, LATEST)
+        return ends | {place: offset for place, offset in found.items() if offset != NO_OFFSET}
 
     def stable_offsets(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
         """Where readers of committed records stop in each partition: its end, or its first open transaction."""

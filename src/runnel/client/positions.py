@@ -60,8 +60,10 @@ def written(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
 def at_times(cluster: Cluster, times: Mapping[Place, int]) -> dict[Place, int]:
     """The first offset whose record is not older, in milliseconds since 1970; the end where there is none."""
     found = listed(cluster, times)
-    nothing_since = [place for place, each in found.items() if each.offset == NO_OFFSET]
-    return _offsets(found) | latest(cluster, nothing_since)
+    missing = {place: times[place] for place, each in found.items() if each.offset == NO_OFFSET}
+    ends = latest(cluster, missing)
+    found |= listed(cluster, missing)  # once more: what has come meanwhile lies before these ends
+    return _offsets(found) | {place: ends[place] for place in missing if found[place].offset == NO_OFFSET}
 
 
 def newest(cluster: Cluster, places: Iterable[Place]) -> dict[Place, Found | None]:
