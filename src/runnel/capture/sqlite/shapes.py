@@ -46,7 +46,7 @@ class ColumnShape:
     @property
     def default_value(self) -> str:
         """As it can stand in an expression: SQLite takes a name for text where a default is declared."""
-        written = self.default or "NULL"
+        written = _without_comments(self.default or "NULL").strip()
         if written.upper() in VALUES:
             return VALUES[written.upper()]
         return quoted_text(_plain(written)) if NAME.fullmatch(written) else written

@@ -196,6 +196,8 @@ def test_whatever_must_be_unique_a_replaced_row_is_told_of(captured, table, rows
         ("a INT NOT NULL DEFAULT '7' UNIQUE, b", "SELECT 1"),
         ("a NOT NULL DEFAULT (1 + 2) UNIQUE, b", "SELECT 1"),
         ("a NOT NULL DEFAULT none UNIQUE, b", "SELECT 1"),
+        ("a NOT NULL DEFAULT (7 -- it's (seven\n) UNIQUE, b", "SELECT 1"),
+        ("a NOT NULL DEFAULT ('--' /* (none) */) UNIQUE, b", "SELECT 1"),
         ("a TEXT NOT NULL DEFAULT 'X', b", "CREATE UNIQUE INDEX i ON t (lower(a))"),
     ],
 )
