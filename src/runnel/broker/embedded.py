@@ -158,9 +158,9 @@ class Broker:
 
 
 def _remove(temporary: str | None, owner: int) -> None:
-    """A process that was forked from the owner ends as well, and the broker is not its."""
+    """A process that was forked from the owner ends as well, and the broker is not its. It may be gone already."""
     if temporary is not None and os.getpid() == owner:
-        shutil.rmtree(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _text(value: str | int | bool) -> str:

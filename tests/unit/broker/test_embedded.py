@@ -1,4 +1,5 @@
 import os
+import shutil
 import socket
 import threading
 import weakref
@@ -139,6 +140,12 @@ def test_two_brokers_do_not_mix():
         with Client(parsed_address(other.bootstrap)) as client:
             client.send(fetch("orders"))
             assert fetched(client.read(API_FETCH, 11))[0] == 3  # no such topic
+
+
+def test_a_directory_that_somebody_has_removed_already_need_not_be_removed():
+    broker = runnel.Broker()
+    shutil.rmtree(Path(broker.data).parent)
+    broker.close()
 
 
 @pytest.mark.parametrize("partitions", [0, 10_001, 2**40, 1.5])
