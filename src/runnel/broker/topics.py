@@ -199,15 +199,15 @@ class Topics:
             self._unfinished[topic.name] = topic
 
     def _adopt(self) -> None:
-        found: dict[str, list[int]] = {}
+        counts: dict[str, int] = {}
         for name, number in self._log.partitions():
-            if name not in self._by_name and name not in HIDDEN and name not in self._unfinished:
-                found.setdefault(name, []).append(number)
-        for name, numbers in found.items():
-            count = max(numbers) + 1
-            if count - len(numbers) > MOST_PARTITIONS:
-                logger.warning("folder %s-%d is left alone: it is no topic's that was ever made", name, max(numbers))
+            if name in self._by_name or name in HIDDEN or name in self._unfinished:
                 continue
+            if number - counts.get(name, 0) > MOST_PARTITIONS:
+                logger.warning("folder %s-%d is left alone: it is no topic's that was ever made", name, number)
+            else:
+                counts[name] = number + 1
+        for name, count in counts.items():
             if name not in INTERNAL:
                 logger.warning(
                     "topic %s was found in the data directory: it is served, with %s",

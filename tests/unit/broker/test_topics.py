@@ -338,11 +338,16 @@ def test_partitions_that_were_written_with_the_log_alone_are_adopted(tmp_path, c
 
 def test_a_folder_of_somebody_whose_name_ends_in_a_large_number_becomes_no_topic(tmp_path, caplog):
     data = tmp_path / "data"
-    with open_log(data):
+    with open_log(data) as log:
+        log.partition("orders", 0).append([Record(b"first")])
+        log.partition("orders", 1)
+        (data / "orders-20261119").mkdir()
         (data / "backup-20261119").mkdir()
     place = Place(str(data))
     assert place.node.topics.find("backup") is None
-    assert "folder backup-20261119 is left alone: it is no topic's that was ever made" in caplog.messages
+    assert place.node.topics.find("orders").count == 2
+    for folder in ("backup-20261119", "orders-20261119"):
+        assert f"folder {folder} is left alone: it is no topic's that was ever made" in caplog.messages
     place.close_node()
     place.loop.close()
 
