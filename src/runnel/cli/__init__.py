@@ -79,14 +79,13 @@ def main() -> None:
 
 def _open_closed_streams() -> None:
     """One that is closed is as one of /dev/null. Otherwise the file or the socket that is opened next would have its
-    number, and get what is written to it.
+    number, and get what is written to it; in a process that we start, too.
     """
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115  # until the process ends
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: SIM115  # until the process ends
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _is_text(argument: str) -> bool:

@@ -144,10 +144,13 @@ def test_a_stream_that_is_closed_is_as_an_empty_one(tmp_path, closed):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_what_is_opened_does_not_get_the_number_of_a_stream_that_is_closed(tmp_path, closed):
-    """Or what is told on the stream would be written into it."""
-    numbered = "from runnel import cli; cli.app = lambda **_: os._exit(os.open('x', os.O_CREAT)); cli.main()"
-    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", f"import os; {numbered}"]
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode > 2
+    """Or what is told on the stream would be written into it. The same holds for a process that a command starts."""
+    opens = "import os; os._exit(os.open('x', os.O_CREAT))"
+    starts = "import subprocess, sys; os._exit(subprocess.run([sys.executable, '-c', OPENS]).returncode)"
+    for does in (opens, f"OPENS = {opens!r}; import os; {starts}"):
+        program = f"from runnel import cli; cli.app = lambda **_: exec({does!r}, {{}}); cli.main()"
+        command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", program]
+        assert subprocess.run(command, cwd=tmp_path, check=False).returncode > 2
 
 
 def test_the_help_says_what_a_noun_is_for(runnel):
