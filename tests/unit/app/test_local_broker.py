@@ -19,7 +19,6 @@ OWNER = """
 import sys
 from pathlib import Path
 from runnel.app.local_broker import local_broker
-from runnel.app.owner import LOCK
 with local_broker(Path(sys.argv[1]), "127.0.0.1:0") as bootstrap:
     print(bootstrap, flush=True)
     sys.stdin.read()
