@@ -43,12 +43,14 @@ def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 def _would_be_cut(value: Any, kind: Any) -> bool:
     """pyarrow takes the whole part of a number, the day of a time, a time in UTC for one without a zone, and of pandas'
-    Timestamp the microseconds.
+    Timestamp and Timedelta the microseconds.
     """
     if isinstance(value, decimal.Decimal):
         return not _has_fractions(kind) and not (value.is_finite() and value == value.to_integral_value())
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):  # numpy's, too
         return not _has_fractions(kind) and not float(value).is_integer()
+    if isinstance(value, datetime.timedelta):
+        return bool(getattr(value, "nanoseconds", 0))
     if isinstance(value, datetime.datetime):
         if getattr(value, "nanosecond", 0):
             return True

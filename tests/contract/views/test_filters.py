@@ -183,6 +183,7 @@ WRONG = [
     (("at", "=", pd.Timestamp("2026-01-01T12:00:00.123456789Z")), InvalidFilter, "is no value of at"),
     (("local", ">", pd.Timestamp("2026-01-01T12:00:00.000000001")), InvalidFilter, "is no value of local"),
     (("day", "=", pd.Timestamp("2026-02-01T00:00:00.000000001")), InvalidFilter, "is no value of day"),
+    (("took", "=", pd.Timedelta(1_000_000_001, "ns")), InvalidFilter, "is no value of took"),
     (("at", ">", pd.NaT), InvalidFilter, "NaT is no value of at"),
     (("local", ">", 10**18), InvalidFilter, f"{10**18} is no value of local"),
     (("day", ">", 10**9), InvalidFilter, f"{10**9} is no value of day"),
