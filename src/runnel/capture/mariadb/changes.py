@@ -12,6 +12,7 @@ Where a chunk of a table belongs is a place in the log as well: `mark` has it to
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ AT_ONCE: Final = 4096  # events
 PASSED_SECONDS: Final = 1.0
 FOUR_GIB: Final = 1 << 32  # where the places of events begin again
 BODY: Final = binlog.HEADER + 8  # of a table map, behind the table's number
+SERVERS_OWN: Final = re.compile(r"CREATE (?:OR REPLACE )?TABLE .*? \(\n  ")  # as SHOW CREATE TABLE writes it
 NEVER_LAST: Final = (Began, Redefined, Gone, Came, Truncated)
 
 # What an XA transaction of this name did that was prepared before a place in a file of the log; None: nobody knows.
@@ -345,7 +347,7 @@ class MariadbChanges:
 
     def _statement(self, group: Group, item: Item) -> Iterator[Event]:
         query = binlog.query_of(item.data, item.kind)
-        text = self._text(group, query)
+        text = self._text(query)
         if statements.calls_function(text):
             self._say_statement(group, text)
         elif statements.changes_rows(text):
@@ -364,9 +366,11 @@ class MariadbChanges:
             if doing is Doing.GONE:
                 self._spelling.forget(table)
 
-    def _text(self, group: Group, query: binlog.Query) -> str:
-        """The CREATE that is in a transaction is a part of CREATE TABLE ... SELECT, which the server writes itself."""
-        is_own = not group.is_standalone and query.text.startswith("CREATE")
+    def _text(self, query: binlog.Query) -> str:
+        """What the server has written itself is in its own letters, whoever sent the statement: it is a part of CREATE
+        TABLE ... SELECT, or it says what CREATE TABLE ... LIKE has made of a temporary table.
+        """
+        is_own = SERVERS_OWN.match(query.text) is not None and "\ufffd" not in query.text
         text_of = None if is_own or query.data.isascii() else self._catalog.text_of(query.collation)
         return query.text if text_of is None else text_of(query.data)
 

@@ -94,6 +94,8 @@ def test_names_of_tables_are_read_in_the_letters_of_who_wrote_the_statement(data
         cursor.execute(f"TRUNCATE {name}")
         cursor.execute(f"RENAME TABLE {name} TO {name}2")
         cursor.execute(f"CREATE OR REPLACE TABLE {name}2 SELECT 1 AS id")
+        cursor.execute("CREATE TEMPORARY TABLE other (id int)")
+        cursor.execute(f"CREATE OR REPLACE TABLE {name}2 LIKE other")
         cursor.execute(f"DROP TABLE {name}2")
     assert [each[:2] for each in changes_of(events_of(database, source, start))] == [
         ("t", name),
@@ -101,6 +103,7 @@ def test_names_of_tables_are_read_in_the_letters_of_who_wrote_the_statement(data
         ("came", f"{name}2"),
         ("gone", f"{name}2"),
         ("c", None),
+        ("gone", f"{name}2"),
         ("gone", f"{name}2"),
     ]
 
