@@ -261,6 +261,8 @@ def shown(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidStore(url, _without_credentials(str(error).strip(), url)) from None
+    except UnicodeError:
+        raise InvalidStore(url, "it is no UTF-8, as it is or behind its percent signs") from None
     if "@" in url.partition("://")[2].partition("/")[2].partition("?")[0]:
         # A password with a slash in it would be taken for a port and the database's name, which are shown.
         raise InvalidStore(url, "there is an @ behind its first slash; in a password, write %2F for / and %40 for @")

@@ -60,6 +60,8 @@ def test_a_password_is_never_shown():
         "postgresql://me:sec ret@host/db",
         'postgresql://me:sec"ret and more@host/db',
         "postgresql://me:sec%zzret@host/db",
+        "postgresql://me:sec%FFret@host/db",
+        "postgresql://me:sec\udcffret@host/db",
         "postgresql://me:sec-ret@[::1/db",
         "postgresql://me:sec/ret@host/db",
         "postgresql://me:sec/ret@host",

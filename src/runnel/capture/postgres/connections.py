@@ -65,7 +65,7 @@ class Address:
     def __init__(self, url: str, name: str) -> None:
         try:
             self._parts = conninfo_to_dict(url)
-        except psycopg.Error:  # it tells of parts of the address, which may be the password
+        except (psycopg.Error, UnicodeError):  # it tells of parts of the address, which may be the password
             raise _unreadable() from None
         if _is_misread(url):
             raise _unreadable()

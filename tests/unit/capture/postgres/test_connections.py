@@ -27,6 +27,8 @@ def test_an_address_is_shown_without_its_password(url, shown):
         "postgresql://me:s3cret@host:port with space/%zz",
         "host=a s3cret",
         "postgresql://[s3cret",
+        "postgresql://me:s3cret%FF@host/shop",
+        "postgresql://me:s3cret\udcff@host/shop",
         "postgresql://me:12/s3cret@host/shop",
     ],
 )
