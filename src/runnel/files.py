@@ -209,14 +209,17 @@ class DiskSyncs:
 
 
 class DiskLock:
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_process")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._process = os.getpid()
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            if self._process == os.getpid():  # a process that was forked meanwhile has the descriptor as well
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 

@@ -9,6 +9,7 @@ import pytest
 from runnel.errors import UnusableDirectory
 from runnel.files import BUFFERS_PER_CALL, DISK, Buffer, DiskFile, DiskFiles, make_directories, read_file, replace_file
 from runnel.testing import Crashed, FaultyFiles
+from tests.unit.test_forking import forked
 
 
 def a_file(tmp_path: Path, content: bytes = b"") -> DiskFile:
@@ -191,6 +192,34 @@ def test_a_refused_lock_leaves_the_owners_name(tmp_path: Path) -> None:
     DISK.lock(str(tmp_path / "lock"))
 
     assert (tmp_path / "lock").read_bytes() == b"%d\n" % os.getpid()
+    lock.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # the tests before this one have threads
+def test_a_lock_is_free_when_its_owner_releases_it_though_a_forked_process_has_it_as_well(tmp_path: Path) -> None:
+    lock = DISK.lock(str(tmp_path / "lock"))
+    assert lock is not None
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent closes its end, or ends
+        os._exit(0)
+    lock.release()
+    again = DISK.lock(str(tmp_path / "lock"))
+    os.close(writing)
+    os.waitpid(child, 0)
+    os.close(reading)
+    assert again is not None
+    again.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_that_releases_a_lock_leaves_it_to_its_owner(tmp_path: Path) -> None:
+    lock = DISK.lock(str(tmp_path / "lock"))
+    assert lock is not None
+    assert forked(lock.release) == 0
+    assert DISK.lock(str(tmp_path / "lock")) is None
     lock.release()
 
 

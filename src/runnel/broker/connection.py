@@ -90,6 +90,12 @@ class Connection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<Connection of {self.host or 'a client'}>"
 
+    @property
+    def descriptor(self) -> int:
+        """Of its socket, while it is one of the server's."""
+        assert self._transport is not None
+        return int(self._transport.get_extra_info("socket").fileno())
+
     # --- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -148,6 +148,7 @@ class Broker:
     async def _serve(self, ready: Future[None]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._server = await start_server(self.data, self._configs)
+        _serving.add(self)
         # With the ports that were taken: after a restart its clients find it again.
         asked, taken = self._server.settings.client_listeners, self._server.bound
         at = [listener._replace(port=endpoint.port) for listener, endpoint in zip(asked, taken, strict=True)]
@@ -155,6 +156,25 @@ class Broker:
         ready.set_result(None)
         await self._stop.wait()
         await self._server.stop()
+
+
+_serving: weakref.WeakSet[Broker] = weakref.WeakSet()
+
+
+def _leave_sockets() -> None:
+    """To the process that this one was forked from: else they would stay open when the broker is stopped there, and its
+    clients would wait for an answer. The numbers stay taken, for the loop, which does not run here, has them.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for broker in tuple(_serving):
+        for descriptor in broker._server.descriptors() if broker._server is not None else ():
+            os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+    _serving.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_leave_sockets)
 
 
 def _remove(temporary: str | None, owner: int) -> None:

@@ -100,6 +100,11 @@ class Server:
             connection.abort()
         await asyncio.to_thread(self.node.close)
 
+    def descriptors(self) -> list[int]:
+        """Of the sockets that are open: those that it listens at, and its connections."""
+        listening = [one.fileno() for server in self._servers for one in server.sockets]
+        return listening + [connection.descriptor for connection in self.connections]
+
     # --- the connections' side
 
     def admit(self, connection: Connection) -> str | None:

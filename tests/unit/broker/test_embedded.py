@@ -1,8 +1,11 @@
+import multiprocessing
 import os
 import shutil
 import socket
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,19 @@ def write(bootstrap: str, topic: str) -> int:
         code, offset = outcome(client.read(API_PRODUCE, 9))
         assert code == 0
         return offset
+
+
+@contextmanager
+def child_that_waits() -> Iterator[None]:
+    """A process that is forked here and lives as long as the block."""
+    end = multiprocessing.get_context("fork").Event()
+    child = multiprocessing.get_context("fork").Process(target=end.wait)
+    child.start()
+    try:
+        yield
+    finally:
+        end.set()
+        child.join()
 
 
 def test_a_broker_without_a_directory_leaves_nothing_behind():
@@ -193,3 +209,41 @@ def test_a_forked_process_is_told_that_the_broker_is_not_its():
         assert forked(create) == 0
         broker.create_topic("orders")
         assert forked(lambda: write(broker.bootstrap, "orders")) == 0
+
+
+@forks
+def test_a_stopped_broker_is_gone_for_its_clients_while_a_process_that_was_forked_beside_it_lives():
+    with runnel.Broker() as broker:
+        address = parsed_address(broker.bootstrap)
+        with socket.create_connection(address, 60) as connected:
+            make_topics(address, "orders")  # so the connection before it has come to the broker
+            with child_that_waits():
+                broker.stop()
+                assert connected.recv(1) == b""
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(address, 10)
+
+
+@forks
+def test_a_broker_starts_again_while_a_process_that_was_forked_beside_it_lives():
+    with runnel.Broker() as broker, child_that_waits():
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        broker.stop()
+        broker.start()
+        assert write(broker.bootstrap, "orders") == 0
+
+
+@forks
+def test_a_forked_process_that_ends_in_good_order_takes_nothing_from_the_broker():
+    def use_and_leave(bootstrap: str) -> None:
+        assert write(bootstrap, "orders") == 0
+
+    with runnel.Broker() as broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
+        child = multiprocessing.get_context("fork").Process(target=use_and_leave, args=(broker.bootstrap,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        with pytest.raises(DirectoryOwned):
+            runnel.Broker(broker.data).start()
+        assert write(broker.bootstrap, "orders") == 1
