@@ -15,7 +15,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Any
 
@@ -81,11 +81,15 @@ class Broker:
         ready: Future[None] = Future()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="runnel-embedded", daemon=True)
-        self._thread.start()
         try:
+            self._thread.start()
             ready.result()
         except BaseException:
-            self._thread.join()
+            if self._thread.ident is not None:  # else the system gave us no thread
+                wait([ready])
+                if ready.exception() is None:  # it was the start, or the wait for it, that was interrupted
+                    self._end_thread()
+                self._thread.join()
             self._thread = self._server = None
             raise
 
@@ -93,8 +97,8 @@ class Broker:
         """Stop in good order. The data stay, and `start` goes on with them."""
         if self._process != os.getpid():  # its thread is another process's
             return
-        if self._thread is not None and self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread is not None:
+            self._end_thread()
             self._thread.join(SECONDS_TO_STOP)
             self._thread = self._server = None
 
@@ -123,6 +127,12 @@ class Broker:
         """Stop, and remove the data if they are temporary. In a process that was forked meanwhile nothing happens."""
         self.stop()
         self._remove_data()
+
+    def _end_thread(self) -> None:
+        """Ask it to; it serves by now."""
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
 
     def _running(self) -> Server:
         if self._server is None:

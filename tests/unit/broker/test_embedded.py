@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import threading
 import weakref
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import runnel
+from runnel.broker.server import Server, start_server
 from runnel.errors import AddressInUse, Closed, DirectoryOwned, InvalidSetting
 from runnel.log import open_log
 from tests.abuse.wire import Client, batch_of, create_topics, fetch, fetched, make_topics, parsed_address, produce
@@ -247,3 +249,19 @@ def test_a_forked_process_that_ends_in_good_order_takes_nothing_from_the_broker(
         with pytest.raises(DirectoryOwned):
             runnel.Broker(broker.data).start()
         assert write(broker.bootstrap, "orders") == 1
+
+
+def test_a_start_that_is_interrupted_ends_and_leaves_nothing_behind(monkeypatch):
+    async def interrupted(*arguments: object) -> Server:
+        os.kill(os.getpid(), signal.SIGINT)
+        return await start_server(*arguments)
+
+    before = our_threads()
+    monkeypatch.setattr("runnel.broker.embedded.start_server", interrupted)
+    broker = runnel.Broker()
+    with pytest.raises(KeyboardInterrupt):
+        broker.start()
+    assert our_threads() <= before
+    monkeypatch.undo()
+    with broker:
+        make_topics(parsed_address(broker.bootstrap), "orders")
