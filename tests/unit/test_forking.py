@@ -193,18 +193,24 @@ def test_who_forks_does_not_wait_for_himself() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python tells of the interrupt so
 def test_a_process_whose_fork_was_interrupted_in_its_wait_forks_as_ever() -> None:
-    begun, end = threading.Event(), threading.Event()
+    begun, end, interrupted = threading.Event(), threading.Event(), threading.Event()
 
     def hold() -> None:
         with whole():
             begun.set()
             end.wait()
 
+    def once(*_: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt
+
     def interrupt() -> None:
         wait_until_somebody_forks()
         with forking._gate:  # the main thread waits at it
             pass
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while not interrupted.wait(0.1):  # one that comes just before it sleeps does not wake it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def fork_again() -> None:
         assert forked(enter_and_leave) == 0
@@ -212,9 +218,11 @@ def test_a_process_whose_fork_was_interrupted_in_its_wait_forks_as_ever() -> Non
     threads = [threading.Thread(target=hold), threading.Thread(target=interrupt)]
     threads[0].start()
     begun.wait()
+    before = signal.signal(signal.SIGINT, once)
     threads[1].start()
     ended = forked(fork_again)
     end.set()
     for thread in threads:
         thread.join()
+    signal.signal(signal.SIGINT, before)
     assert ended == 0
