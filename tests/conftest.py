@@ -8,6 +8,7 @@ import argparse
 import gc
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 
@@ -78,6 +79,9 @@ RANKS = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FILES)}
 os.environ.setdefault("RUNNEL_CLASS_ARCHIVE", "off")
 # Spark's Java takes 40 % less time for what a test does if it does not prepare for a long life.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+# A shell's background ignores Ctrl-C, and so does all that is started there: also what a test wants to end so.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
