@@ -9,13 +9,16 @@ Transient
 ├── SnapshotOutdated      a table was truncated, rewritten or redefined before it was read
 ├── TableLocked           somebody keeps a table that is to be published, or no more, locked
 ├── TableMoved            a table was altered, renamed or dropped while it was looked at or published
-└── TableReplaced         another table has the name of one that is captured
+├── TableReplaced         another table has the name of one that is captured
+└── TablesUnpublished     somebody took tables out of the publication, and nothing reads them anew
 Permanent
 ├── DatabaseRefused       it answers, and says no
 └── NotReady              something is missing in it; `statements` is the SQL that mends it
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from runnel.capture.server_errors import DatabaseRefused, DatabaseUnreachable, NotReady
 from runnel.errors import Transient
@@ -32,6 +35,7 @@ __all__ = [
     "TableLocked",
     "TableMoved",
     "TableReplaced",
+    "TablesUnpublished",
 ]
 
 
@@ -109,3 +113,12 @@ class TableReplaced(Transient):
             hint="the capture reads it from its beginning",
         )
         self.table = table
+
+
+class TablesUnpublished(Transient):
+    def __init__(self, database: str, tables: Sequence[str]) -> None:
+        super().__init__(
+            f"database {database} does not tell of {', '.join(tables)}: somebody took that out of the publication",
+            hint="it is published again; what changed meanwhile is not told",
+        )
+        self.tables = tables

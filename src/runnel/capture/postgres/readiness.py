@@ -221,30 +221,35 @@ class Readiness:
                 then="then its records have no key",
             )
 
-    def make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] | None) -> None:
-        """Of the tables; `kept` are others that stay in it, None: whatever is in it."""
+    def make_publication(
+        self, tables: Sequence[ListedTable], kept: Container[TableId] | None, left: Container[TableId] = ()
+    ) -> None:
+        """Of the tables; `kept` are others that stay in it, None: whatever is in it. `left` are not put in."""
         try:
-            self._make_publication(tables, kept)
+            self._make_publication(tables, kept, left)
         except PUBLISHED_MEANWHILE:
-            self._make_publication(tables, kept)
+            self._make_publication(tables, kept, left)
 
-    def _make_publication(self, tables: Sequence[ListedTable], kept: Container[TableId] | None) -> None:
+    def _make_publication(
+        self, tables: Sequence[ListedTable], kept: Container[TableId] | None, left: Container[TableId]
+    ) -> None:
+        to_have = [table for table in tables if table.id not in left]
         found = self._connection.execute(PUBLICATION, [self._publication]).fetchone()
         if found is None:
-            self._create_publication(tables)
+            self._create_publication(to_have)
             return
         is_owned, _, _, is_via_root = found
         published = self.published()
-        missing = [table for table in tables if table.id not in published]
+        missing = [table for table in to_have if table.id not in published]
         name = identifier(self._publication)
         if missing and any(table.kind == "p" for table in missing) and not is_via_root:
             self._alter([f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true);"], missing, is_owned)
             published = self.published()
-            missing = [table for table in tables if table.id not in published]
+            missing = [table for table in to_have if table.id not in published]
         if missing:
             self._alter([f"ALTER PUBLICATION {name} ADD TABLE {_only(missing)};"], missing, is_owned)
-        if kept is None:
-            return
+        if kept is None or any(table.id in left and table.id not in published for table in tables):
+            return  # without those, what is published may be partitions of theirs
         wanted = {table.id for table in tables}
         unwanted = [identity for identity in published if identity not in wanted and identity not in kept]
         if unwanted and is_owned and not self._given_publication:

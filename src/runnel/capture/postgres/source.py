@@ -95,6 +95,7 @@ class PostgresSource:
         self._snapshot: PostgresSnapshot | None = None  # the one that is open
         self._remembered: Mapping[TableId, int | None] | None = None  # None: nobody said, it is what is there
         self._is_to_describe = False
+        self._put_back: set[TableId] = set()  # into the publication, though they are not read anew
         self._said: set[tuple[int, str]] = set()  # tables of which it was said that they are not captured, and why
         self._seen: set[int] = set()  # whose partitions were looked at
         self._server: tuple[str, int] | None = None
@@ -117,7 +118,8 @@ class PostgresSource:
                 readiness.check_reader()
             # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing
             # away: the publication may be another capture's, whose name gives the same one.
-            readiness.make_publication(tables, None if is_first else self._kept(connection))
+            readiness.make_publication(tables, None if is_first else self._kept(connection), self._missed(tables))
+            self._put_back.clear()
             slot = readiness.make_slot()
         self._identify()
         return Position(self._at(slot.confirmed))
@@ -180,7 +182,9 @@ class PostgresSource:
             self._marks,
         )
         if until is None:
-            watched = WatchedChanges(changes, self._look, self._shown, known, after, self._address.shown)
+            watched = WatchedChanges(
+                changes, self._look, self._shown, known, after, self._address.shown, self._put_back.update
+            )
             if self._is_to_describe:
                 watched.describe(known)
             return watched
@@ -262,12 +266,21 @@ class PostgresSource:
     def _look(self) -> Catalog:
         with self._address.telling():
             connection = self._definitions.connection
-            tables = {table.id: table.oid for table in catalog.tables(connection)}
+            listed = catalog.tables(connection)
+            unpublished = self._unpublished(connection, listed)
             found = connection.execute(
                 "SELECT pg_current_wal_insert_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
             ).fetchone()
         assert found is not None
-        return Catalog(tables, lsn_number(found[0]), int(found[1]))
+        tables = {table.id: table.oid for table in listed}
+        return Catalog(tables, lsn_number(found[0]), int(found[1]), unpublished)
+
+    def _unpublished(self, connection: Connection, listed: Sequence[ListedTable]) -> set[TableId]:
+        try:
+            published = self._readiness(connection).published()
+        except TableMoved:  # they are looked for again
+            return set()
+        return {table.id for table in self._chosen_of(listed) if table.id not in published}
 
     def _is_there(self, relation: Relation, transaction: int) -> bool | None:
         with self._address.telling():
@@ -360,6 +373,11 @@ class PostgresSource:
         if (table.oid, what) not in self._said:
             self._said.add((table.oid, what))
             logger.warning('table "%s" of %s is not captured: %s', table.id, self._address.shown, what)
+
+    def _missed(self, tables: Sequence[ListedTable]) -> set[TableId]:
+        """Those that were told of: where one is not published, the changes have to say so before it is again."""
+        known = self._remembered or {}
+        return {table.id for table in tables if known.get(table.id) == table.oid} - self._put_back
 
     def _kept(self, connection: Connection) -> set[TableId]:
         """What the tables that were told of are called now: one that comes back to its name must not have been without

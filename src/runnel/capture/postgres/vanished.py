@@ -1,32 +1,40 @@
-"""Changes with word of tables that are gone, of those whose name another one has, and of those that are altered.
+"""Changes with word of tables that are gone, of those whose name another one has, of those that are altered, and of
+those that somebody took out of the publication.
 
 The log says nothing when a table is dropped. Another name and other columns are told with the next row (`identities`).
 So the catalog is asked when the changes are opened, and now and then. What it says holds from the place where the log
 ended then: when that place is passed, it is told. A table is told from another one of the same name by its number.
-Where another one has its name, the changes end. When they are opened again, the other one is published and read.
+Where another one has its name, the changes end. When they are opened again, the other one is published and read. So it
+is with one that is not published any more: what became of its rows is not in what the server sends.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from runnel.capture.events import Began, Change, Ended, Event, Gone, Passed, Position, Redefined
-from runnel.capture.postgres.errors import TableReplaced
+from runnel.capture.events import Began, Came, Change, Ended, Event, Gone, Passed, Position, Redefined
+from runnel.capture.postgres.errors import TableReplaced, TablesUnpublished
 from runnel.capture.source import Changes
 from runnel.capture.tables import NOT_THERE, Table, TableId
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
 
 
 class Catalog(NamedTuple):
-    """The tables that are there by their numbers, where the log ended when they were, and when that was, since 1970."""
+    """The tables that are there by their numbers, where the log ended when they were, and when that was, since 1970.
+    `unpublished` are those that should be told of, and are not.
+    """
 
     tables: Mapping[TableId, int]
     lsn: int
     micros: int
+    unpublished: Collection[TableId] = ()
 
 
 class Found(Enum):
@@ -34,6 +42,7 @@ class Found(Enum):
 
     GONE = "gone"
     REPLACED = "replaced"
+    UNPUBLISHED = "unpublished"
     THERE = "there"
 
 
@@ -47,7 +56,8 @@ class Noticed(NamedTuple):
 
 class WatchedChanges:
     """`look` asks the catalog, `describe` gives a table as it is now, or None if it is gone. `known` are the tables
-    that were told of, by their numbers; None: whatever has the name. `database` is for people.
+    that were told of, by their numbers; None: whatever has the name. `database` is for people. `put_back` hears of
+    tables that are not published, and that nobody reads anew when they are told to have come.
     """
 
     def __init__(
@@ -58,22 +68,30 @@ class WatchedChanges:
         known: Mapping[TableId, int | None],
         after: Position,
         database: str,
+        put_back: Callable[[Collection[TableId]], None] = lambda _: None,
     ) -> None:
         self._changes = changes
         self._look = look
         self._describe = describe
         self._known = dict(known)
         self._database = database
+        self._put_back = put_back
+        self._is_rest = after.index > 0  # of a transaction: that is told to its end, and the changes are opened again
         self._place = None if after.index else int(after.at["lsn"])  # None: inside of a transaction
         self._noticed: list[Noticed] = []
         self._redefined: set[TableId] = set()  # by the transaction that is told
         self._replaced: TableId | None = None
+        self._unpublished: set[TableId] = set()  # that were noticed
+        self._missed: list[TableId] = []  # of these, those that were told
         shown = self._see()
         self._opened = shown.lsn, shown.micros
 
     def read(self, seconds: float) -> Sequence[Event]:
         if self._replaced is not None:
             raise TableReplaced(self._database, str(self._replaced))
+        if self._missed:
+            self._put_back(self._missed)
+            raise TablesUnpublished(self._database, [str(table) for table in self._missed])
         events, place = self._changes.read(seconds), self._place
         self._follow(events)
         if time.monotonic() - self._looked >= LOOK_SECONDS:
@@ -119,17 +137,18 @@ class WatchedChanges:
         for table, number in sorted(self._known.items(), key=lambda each: each[0]):
             found = shown.tables.get(table, NOT_THERE)
             self._known[table] = found
-            if number is None and found != NOT_THERE:
-                continue
-            if number != found:
+            if number != found and (number is not None or found == NOT_THERE):
                 kind = Found.GONE if found == NOT_THERE else Found.REPLACED
                 self._noticed.append(Noticed(table, kind, shown.lsn, shown.micros))
+            elif table in shown.unpublished and table not in self._unpublished and not self._is_rest:
+                self._unpublished.add(table)
+                self._noticed.append(Noticed(table, Found.UNPUBLISHED, shown.lsn, shown.micros))
         return shown
 
     def _told(self, events: Sequence[Event], place: int | None) -> list[Event]:
         told = self._due(place)
         for event in events:
-            if self._replaced is not None:
+            if self._replaced is not None or self._missed:
                 break  # what is left is told when the changes are opened again
             told.append(event)
             if isinstance(event, Redefined):
@@ -160,6 +179,15 @@ class WatchedChanges:
         source = source_at(noticed.lsn)
         if noticed.described is not None:
             return [Redefined(noticed.described, noticed.micros, source)]
+        if noticed.found is Found.UNPUBLISHED:
+            logger.warning(
+                'table "%s" of %s is not published any more as what it is: of its changes since then nothing is told; '
+                "it is published again, and read anew",
+                noticed.table,
+                self._database,
+            )
+            self._missed.append(noticed.table)
+            return [Came(noticed.table, noticed.micros, source, is_part=True)]
         if noticed.found is Found.REPLACED:
             self._replaced = noticed.table
         return [Gone(noticed.table, noticed.micros, source)]

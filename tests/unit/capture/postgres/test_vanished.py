@@ -1,10 +1,10 @@
-"""When a table is told to be gone, and when another one has its name."""
+"""When a table is told to be gone, when another one has its name, and when nothing is told of it any more."""
 
 import pytest
 
-from runnel.capture.events import Began, Ended, Gone, Passed, Position, Redefined
+from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Redefined
 from runnel.capture.postgres import vanished
-from runnel.capture.postgres.errors import TableReplaced
+from runnel.capture.postgres.errors import TableReplaced, TablesUnpublished
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges, source_at
 from runnel.capture.tables import Table, TableId
 
@@ -35,13 +35,13 @@ def described(table):
     return Table(table, (), (), 1 if table == A else 9)
 
 
-def watched(readings, looks, known, *, lsn=0, index=0):
+def watched(readings, looks, known, *, lsn=0, index=0, put_back=lambda _: None):
     """`looks` are what the catalog shows, one after the other; the last one for ever."""
 
     def look():
         return looks.pop(0) if len(looks) > 1 else looks[0]
 
-    return WatchedChanges(Fake(*readings), look, described, known, Position(place(lsn), index), "shop")
+    return WatchedChanges(Fake(*readings), look, described, known, Position(place(lsn), index), "shop", put_back)
 
 
 def test_a_table_is_gone_when_the_log_is_past_the_place_where_it_was_missed():
@@ -144,3 +144,22 @@ def test_the_catalog_is_asked_at_first_and_now_and_then(monkeypatch):
     changes.read(0)
     changes.read(0)
     assert len(looks) == 1
+
+
+def test_tables_that_are_not_published_are_told_once_and_put_back_where_nobody_reads_them_anew():
+    events = [Began("1", 0), Ended("1", place(12), 0), Began("2", 0), Ended("2", place(13), 0)]
+    looks = [Catalog({A: 1, B: 2}, 5, 6), Catalog({A: 1, B: 2, C: 3}, 9, 7, {A, B, C})]
+    put_back = set()
+    changes = watched([[Passed(place(8))], events], looks, {A: 1, B: 2}, put_back=put_back.update)
+    assert changes.read(0) == [Passed(place(8))]
+    came = [Came(table, 7, source_at(9), is_part=True) for table in (A, B)]
+    assert changes.read(0) == [*events[:2], *came]
+    assert not put_back  # it is not known yet whether somebody reads them
+    with pytest.raises(TablesUnpublished, match=r"shop does not tell of public\.a, public\.b: somebody took"):
+        changes.read(0)
+    assert put_back == {A, B}
+
+
+def test_the_rest_of_a_transaction_is_told_before_anybody_looks_for_what_is_not_published():
+    changes = watched([[Ended("1", place(12), 0)]], [Catalog({A: 1}, 5, 6, {A})], {A: 1}, index=1)
+    assert changes.read(0) == [Ended("1", place(12), 0)]
