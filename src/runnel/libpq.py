@@ -1,16 +1,29 @@
 """What PostgreSQL's client library says when there is no connection: what may pass, and what mends the rest.
 
-A server that answers says FATAL; the library alone never does. Of what the library finds by itself, all may pass that
-is not known to need mending, as where the address is wrong or the two do not come to terms about certificates. Where an
-address has several hosts, it is enough that one of them may come back. But a host's name may stand for several
-addresses, such as one of IPv6 that nobody listens at: what needs mending at one of them needs it for the host.
+A server that answers says FATAL; the library alone never does. The rest of it is in the server's own language. What it
+means is in a code, which the library keeps to itself: before anybody gives up, the server is asked once more, and the
+code is read where the library writes down what goes to and fro.
+
+Of what the library finds by itself, all may pass that is not known to need mending, as where the address is wrong or
+the two do not come to terms about certificates. Where an address has several hosts, it is enough that one of them may
+come back. But a host's name may stand for several addresses, such as one of IPv6 that nobody listens at: what needs
+mending at one of them needs it for the host.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import select
+import time
 from typing import Final
 
+from psycopg import pq
+
 FATAL: Final = "FATAL"
+CODE: Final = re.compile(rb'\tErrorResponse\t.*? C "(\w{5})"')
+PASSING: Final = (b"53", b"57")  # classes of codes: too many are there, it starts or stops
+ASKING: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 SEVERAL, HOST, ADDRESS = "All failures were:", "- host: ", ", hostaddr: "  # of psycopg
 NO_NAME: Final = "None,"
 STARTING_OR_BUSY: Final = (
@@ -82,6 +95,33 @@ def what_mends(reason: str) -> str | None:
     if FATAL in reason:
         return None
     return next((hint for phrase, hint in MENDED_BY.items() if phrase in reason), None)
+
+
+def lets_nobody_in(address: str, seconds: float) -> bool:
+    """Whether a server that refused us refuses everybody for now, or lets us in by now."""
+    if not hasattr(os, "memfd_create"):  # the library writes nothing down on other systems than Linux
+        return False
+    connection = pq.PGconn.connect_start(address.encode())
+    try:
+        codes = CODE.findall(_traced(connection, time.monotonic() + seconds))
+        said = connection.error_message.decode("utf-8", "replace")
+    finally:
+        connection.finish()
+    return codes[-1].startswith(PASSING) if codes else FATAL not in said
+
+
+def _traced(connection: pq.abc.PGconn, deadline: float) -> bytes:
+    """What goes to the server and what it says, until it has let us in or not."""
+    with open(os.memfd_create("libpq"), "rb") as file:  # on no disk: there may be a password in it
+        connection.trace(file.fileno())
+        while (status := pq.PollingStatus(connection.connect_poll())) in ASKING:
+            waiting = select.poll()
+            waiting.register(connection.socket, ASKING[status])
+            if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                break
+        connection.untrace()
+        file.seek(0)
+        return file.read()
 
 
 def _may_pass(reason: str) -> bool:

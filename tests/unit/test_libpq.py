@@ -1,9 +1,16 @@
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
 from runnel import libpq
+from runnel.capture.postgres.connections import Address
+from runnel.errors import Permanent, RunnelError, Transient
+from runnel.views.postgres import PostgresStore
 
 
 @pytest.mark.parametrize(
@@ -93,3 +100,55 @@ def test_psycopg_tells_of_the_addresses_of_a_name_as_we_read_it(monkeypatch: pyt
     ((first, second),) = libpq._attempts(" ".join(str(raised.value).split()))
     assert "'::1'" in first
     assert "'127.0.0.1'" in second
+
+
+@contextmanager
+def refusing(code: str, said: str) -> Iterator[str]:
+    """The address of a server that says no in its own language."""
+    fields = f"SFATAL\0VFATAL\0C{code}\0M{said}\0\0".encode()
+    answer = b"E" + (4 + len(fields)).to_bytes(4, "big") + fields
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(10_000)
+                client.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/shop?sslmode=disable"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "expected"),
+    [
+        ("57P03", "das Datenbanksystem startet", Transient),
+        ("57P03", "das Datenbanksystem fährt herunter", Transient),
+        ("53300", "tut mir leid, schon zu viele Verbindungen", Transient),
+        ("3D000", "Datenbank »shop« existiert nicht", Permanent),
+        ("28P01", "Passwort-Authentifizierung für Benutzer »me« fehlgeschlagen", Permanent),
+    ],
+)
+def test_a_server_is_understood_in_whatever_language_it_refuses(
+    code: str, said: str, expected: type[RunnelError]
+) -> None:
+    with refusing(code, said) as address:
+        for connect in (Address(address, "shop").connect, PostgresStore(address).names):
+            with pytest.raises(expected, match=said):
+                connect()
+
+
+def test_a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there_any_more() -> None:
+    with refusing("28P01", "nein") as address:
+        assert not libpq.lets_nobody_in(address, 10)
+    assert libpq.lets_nobody_in(address, 10)

@@ -23,7 +23,7 @@ from pyarrow import types
 
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.errors import RunnelError
-from runnel.libpq import PASSWORD, may_pass, what_mends
+from runnel.libpq import FATAL, PASSWORD, lets_nobody_in, may_pass, what_mends
 from runnel.views.batch import Batch
 from runnel.views.errors import (
     InvalidDeclaration,
@@ -292,7 +292,10 @@ def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]
             application_name=name,
         )
     except (psycopg.Error, UnicodeError) as error:  # the latter for a host's name that can be none
-        raise told_of_connecting(store, error) from error
+        told = told_of_connecting(store, error)
+        if isinstance(told, StoreRefused) and FATAL in told.reason and lets_nobody_in(url, CONNECT_SECONDS):
+            told = StoreUnreachable(store, told.reason)
+        raise told from error
 
 
 def told_of_connecting(store: str, error: psycopg.Error | UnicodeError) -> RunnelError:

@@ -6,18 +6,18 @@ and the log write a value alike, and one form reads both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import TextLoader
 
 from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable
 from runnel.errors import RunnelError
-from runnel.libpq import PASSWORD, may_pass, what_mends
+from runnel.libpq import FATAL, PASSWORD, lets_nobody_in, may_pass, what_mends
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -90,7 +90,7 @@ class Address:
         try:
             connection = psycopg.connect("", autocommit=True, prepare_threshold=None, context=adapters, **given)
         except (psycopg.Error, UnicodeError) as error:  # the latter for a host's name that can be none
-            raise self._told_of_connecting(error) from error
+            raise self._told_of_connecting(error, given) from error
         self._check_version(connection)
         if connection.info.server_version >= TRANSACTION_TIMEOUT:
             with self.telling():
@@ -122,9 +122,9 @@ class Address:
             reason = f"it is PostgreSQL {found // 10_000}; {OLDEST // 10_000} or newer is needed"
             raise DatabaseRefused(self.shown, reason, hint="upgrade the server, or capture another one")
 
-    def _told_of_connecting(self, error: psycopg.Error | UnicodeError) -> RunnelError:
+    def _told_of_connecting(self, error: psycopg.Error | UnicodeError, given: Mapping[str, Any]) -> RunnelError:
         reason = " ".join(str(error).split())
-        if may_pass(reason):
+        if may_pass(reason) or (FATAL in reason and lets_nobody_in(make_conninfo(**given), CONNECT_SECONDS)):
             return DatabaseUnreachable(self.shown, reason)
         if hint := what_mends(reason):
             return DatabaseRefused(self.shown, reason, hint=hint)
