@@ -152,12 +152,13 @@ class Capture:
             raise OtherCapture(self.name, self._source.connector, self.state.connector)
         if self.state.position is not None:
             recognize(self._source, self.state.position, self._told_tables())
+            lost = self._without_topic()  # before anything is written, which makes a topic
             self._refuse_no_tables()
             self._refuse_fewer_tables(self.state.position)
             self._finish_transaction(self.state.position)
             if self._stop.is_set():
                 return
-            self._keep(without_unchosen(self.state, self._envelope.has))
+            self._keep(without_unchosen(self.state, lambda name: self._envelope.has(name) and name not in lost))
             self._keep(remembered(self.state, self._source, self._envelope))  # for what `prepare` must not take away
             if self.state.is_between and self._heed_choice():
                 raise BeginAgain
@@ -187,6 +188,23 @@ class Capture:
         by now.
         """
         return [name for name in self.state.tables if not self.state.asked or self._envelope.has(name)]
+
+    def _without_topic(self) -> set[str]:
+        """Tables whose rows were told, and whose topic was deleted since, or made again: they are read anew."""
+        told = {name: _id(name) for name, table in self.state.tables.items() if table.rows and self._envelope.has(name)}
+        topics = {name: self._envelope.topic(id) for name, id in told.items() if self._envelope.has_every_row(id)}
+        lacking = self._publisher.lacks(set(topics.values())) if topics else set()
+        lost = [name for name, topic in topics.items() if topic in lacking]
+        read = {name for name in lost if self._is_read_anew(told[name])}
+        for name in lost:
+            logger.warning(
+                "capture %s: topic %s, which had %s, is not there, or was made again; %s",
+                self.name,
+                topics[name],
+                name,
+                "the table is read anew" if name in read else "it gets changes alone: nothing reads the table anew",
+            )
+        return read
 
     def _refuse_no_tables(self) -> None:
         """A choice that fits neither what was captured nor anything else. What was removed is forgotten before. Where

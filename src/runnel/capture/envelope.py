@@ -251,6 +251,10 @@ class Envelope:
     def is_outbox(self, table: TableId) -> bool:
         return self.router is not None and self.router.has(table)
 
+    def has_every_row(self, table: TableId) -> bool:
+        """Whether the table's topic has a record of each row that is told."""
+        return not self.is_outbox(table) and self._selection.has_all_rows(table)
+
     @property
     def transaction_topic(self) -> str:
         return f"{self.prefix}.transaction"

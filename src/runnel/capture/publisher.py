@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -34,6 +34,7 @@ from runnel.capture.rejections import Refused, put_aside, size_of
 from runnel.capture.signals import CONFIGS as SIGNAL_CONFIGS
 from runnel.capture.signals import Signals
 from runnel.capture.state import WHOLE_STEPS, State, read_state, topic_of
+from runnel.client import positions
 from runnel.client.admin import Admin
 from runnel.client.bodies import Body, bodies
 from runnel.client.cluster import Cluster
@@ -119,6 +120,16 @@ class Publisher:
     def written(self, topic: str) -> Iterable[tuple[bytes | None, bytes | None]]:
         """Keys and values that are committed in a small topic; nothing if it is not there."""
         return committed(self._cluster, topic) if topic in self._cluster.all_topics() else ()
+
+    def lacks(self, topics: Collection[str]) -> set[str]:
+        """Those of them in which nothing was ever written, or which are not there. A topic is not made for nothing; it
+        may be made before its first record goes to where rejected ones go.
+        """
+        there = self._cluster.all_topics()
+        empty = [topic for topic in topics if topic in there and rejections.topic_of(topic) not in there]
+        ends = positions.written(self._cluster, [place for topic in empty for place in there[topic].places])
+        filled = {topic for (topic, _), end in ends.items() if end}
+        return {topic for topic in topics if topic not in there} | set(empty) - filled
 
     def publish(self, outgoing: Outgoing, state: State) -> State:
         """Write these records and the state they lead to, at once. The answer is the state as it was written."""

@@ -92,6 +92,9 @@ class Selection:
         chosen = not self.tables or any(self._fits(each, name) for each in self.tables)
         return chosen and not any(self._fits(each, name) for each in self.without_tables)
 
+    def has_all_rows(self, table: TableId) -> bool:
+        return not any(self._fits(each, str(table)) for each in self.rows)
+
     def unmatched(self, tables: Sequence[TableId]) -> list[str]:
         """The expressions for tables that fit none of these."""
         return [each for each in self.tables if not any(self._fits(each, str(table)) for table in tables)]

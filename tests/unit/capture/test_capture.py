@@ -39,6 +39,9 @@ class Publisher:
     def written(self, _topic):
         return []
 
+    def lacks(self, _topics):
+        return set()
+
     def publish(self, _outgoing, _state):
         raise GoesOn
 
