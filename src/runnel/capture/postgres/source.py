@@ -267,20 +267,32 @@ class PostgresSource:
         with self._address.telling():
             connection = self._definitions.connection
             listed = catalog.tables(connection)
-            unpublished = self._unpublished(connection, listed)
+            captured = self._chosen_of(listed)
+            unpublished = self._unpublished(connection, captured)
             found = connection.execute(
                 "SELECT pg_current_wal_insert_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
             ).fetchone()
         assert found is not None
-        tables = {table.id: table.oid for table in listed}
+        parts = self._parts(listed, captured)
+        tables = {table.id: table.oid for table in listed if table.id not in parts}
         return Catalog(tables, lsn_number(found[0]), int(found[1]), unpublished)
 
-    def _unpublished(self, connection: Connection, listed: Sequence[ListedTable]) -> set[TableId]:
+    def _parts(self, listed: Sequence[ListedTable], captured: Sequence[ListedTable]) -> set[TableId]:
+        """Chosen tables that are partitions of captured ones: their changes are told as those of the others."""
+        numbers = {table.oid for table in captured}
+        parts = [table for table in listed if table.oid not in numbers and self._chosen(table.id)]
+        what = "it is a partition of another one that is captured, and `runnel capture snapshot` reads that anew"
+        for table in parts:
+            if table.id in (self._remembered or {}):
+                self._say(table, what)
+        return {table.id for table in parts}
+
+    def _unpublished(self, connection: Connection, captured: Sequence[ListedTable]) -> set[TableId]:
         try:
             published = self._readiness(connection).published()
         except TableMoved:  # they are looked for again
             return set()
-        return {table.id for table in self._chosen_of(listed) if table.id not in published}
+        return {table.id for table in captured if table.id not in published}
 
     def _is_there(self, relation: Relation, transaction: int) -> bool | None:
         with self._address.telling():
