@@ -50,6 +50,13 @@ TRANSACTION_TIMEOUT: Final = 17_00_00  # the version from which on there is one 
 OLDEST: Final = 15_00_00  # the first version whose publications say which columns and rows they have
 # Classes of errors: connections, resources, somebody in between; and what is to be tried again, as after a deadlock.
 PASSING: Final = ("08", "53", "57", "40")
+UNDEFINED: Final = "42704"
+PLUGIN: Final = "pgoutput"
+# Until 17. A newer server goes on, and sends nothing.
+UNPUBLISHED: Final = (
+    "the publication was dropped, and the server cannot send what changed until there was one again: "
+    "`runnel capture remove`, and begin anew"
+)
 HINTS: Final = {
     "42501": "give this user the right: it needs REPLICATION, and SELECT on the tables",
     "55006": "another capture or subscription reads from the slot: stop it, or give this one a slot of its own",
@@ -113,6 +120,8 @@ class Address:
         if "could not map file" in reason:
             hint = "the server cannot send this transaction before its commit: go on without --in-progress"
             return DatabaseRefused(self.shown, reason, hint=hint)
+        if state == UNDEFINED and PLUGIN in reason:
+            return DatabaseRefused(self.shown, reason, hint=UNPUBLISHED)
         return DatabaseRefused(self.shown, reason, hint=HINTS.get(state, "this is unexpected: please report it"))
 
     def _check_version(self, connection: Connection) -> None:

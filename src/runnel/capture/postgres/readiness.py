@@ -17,7 +17,7 @@ import psycopg
 
 from runnel.capture.errors import PositionLost
 from runnel.capture.postgres.catalog import CatalogTable, ListedTable
-from runnel.capture.postgres.connections import Address, Connection, identifier, literal
+from runnel.capture.postgres.connections import PLUGIN, Address, Connection, identifier, literal
 from runnel.capture.postgres.errors import DatabaseRefused, NotReady, SlotInUse, SlotWaits, TableLocked, TableMoved
 from runnel.capture.postgres.replication import IN_USE_SECONDS, lsn_number
 from runnel.capture.tables import TableId
@@ -26,7 +26,6 @@ from runnel.durable import durable
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 300
-PLUGIN: Final = "pgoutput"
 FULL: Final = "f"  # of a table's replica identity
 FAILOVER: Final = 17_00_00  # the version from which on a slot can follow to a standby, and says why it is lost
 OPENS_TABLES: Final = 16_00_00  # the version from which on a look at a publication opens its tables

@@ -10,7 +10,7 @@ from runnel.capture import capture as captures
 from runnel.capture.chosen import Mode
 from runnel.capture.postgres import changes as changes_module
 from runnel.capture.postgres import vanished
-from runnel.capture.postgres.errors import NotReady
+from runnel.capture.postgres.errors import DatabaseRefused, NotReady
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, running
@@ -167,5 +167,20 @@ def test_where_all_are_taken_out_with_the_publication_nothing_is_missing_when_it
         settle(at_work, database)
     database.run(f"DROP PUBLICATION {own(database)}")
     with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+    check(broker, database)
+
+
+def test_what_changed_while_there_was_no_publication_is_told_to_be_lost_or_read_anew(broker, database):
+    database.run(*MADE)
+    with running(capture(broker, database)) as at_work:
+        settle(at_work, database)
+    database.run(f"DROP PUBLICATION {own(database)}", *MEANWHILE)
+    at_work = capture(broker, database)
+    if database.version < 18:
+        with pytest.raises(DatabaseRefused, match=r"the publication was dropped, .* remove`, and begin anew"):
+            at_work.run()
+        return
+    with running(at_work):
         settle(at_work, database)
     check(broker, database)
