@@ -182,7 +182,7 @@ class WatchedChanges:
         if noticed.found is Found.UNPUBLISHED:
             logger.warning(
                 'table "%s" of %s is not published any more as what it is: of its changes since then nothing is told; '
-                "it is published again, and read anew",
+                "it is to be published again, and read anew",
                 noticed.table,
                 self._database,
             )

@@ -150,8 +150,8 @@ def test_nothing_is_told_to_be_no_more_that_nobody_reads_anew(broker, database, 
 
 
 def test_one_that_is_being_read_by_chunks_is_read_once_more(broker, database):
-    database.run(*MADE, "INSERT INTO t SELECT i, 'more' FROM generate_series(100, 900) i")
-    at_work = capture(broker, database, mode=Mode.INCREMENTAL, chunk=5, rate=200)
+    database.run(*MADE, "INSERT INTO t SELECT i, 'more' FROM generate_series(100, 500) i")
+    at_work = capture(broker, database, mode=Mode.INCREMENTAL, chunk=5, rate=100)
     with running(at_work):
         wait_for(lambda: at_work.state.table(database.table("t")).rows > 5)
         with database.transaction():
