@@ -106,9 +106,9 @@ class Broker:
         self, name: str, partitions: int = 1, configs: Mapping[str, str | int | bool] | None = None
     ) -> None:
         """Make a topic without a client; its configuration is under Kafka's names."""
-        given = {config: _text(value) for config, value in (configs or {}).items()}
+        given = _configs(configs)
         check_topic_configs(given)
-        if partitions not in range(1, MOST_PARTITIONS + 1):
+        if not _is_whole(partitions) or partitions not in range(1, MOST_PARTITIONS + 1):
             raise InvalidSetting("partitions", partitions, f"a whole number from 1 to {MOST_PARTITIONS:,}")
         node = self._running().node
         mistake = mistake_in_name(name, node.topics)
@@ -191,6 +191,18 @@ def _remove(temporary: str | None, owner: int) -> None:
     """A process that was forked from the owner ends as well, and the broker is not its. It may be gone already."""
     if temporary is not None and os.getpid() == owner:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _configs(given: Mapping[str, str | int | bool] | None) -> dict[str, str]:
+    """Of a topic, as text."""
+    configs: Any = {} if given is None else given
+    if not isinstance(configs, Mapping) or not all(isinstance(name, str) for name in configs):
+        raise InvalidSetting("configs", given, 'names and values, such as {"retention.ms": 60_000}')
+    return {name: _text(value) for name, value in configs.items()}
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def _text(value: str | int | bool) -> str:

@@ -18,9 +18,12 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from runnel.errors import InvalidSetting, UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from runnel.testing.player import Player
 
 MARKER = "runnel_topic(partitions=1, configs=None): the partitions and the configuration of the test's own topic"
+ARGUMENTS = ("partitions", "configs")
 _numbers = itertools.count(1)
 
 
@@ -62,13 +66,27 @@ def runnel_broker(runnel_settings: Mapping[str, str | int | bool]) -> Iterator[B
 @pytest.fixture
 def runnel_topic(runnel_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a new topic for this test alone, deleted afterwards."""
-    marker = request.node.get_closest_marker("runnel_topic")
-    wanted: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
+    wanted = _wanted(request.node.get_closest_marker("runnel_topic"))
     legal = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name).strip("-")[:200]
     name = f"{legal}-{next(_numbers)}"
-    runnel_broker.create_topic(name, **wanted)
+    try:
+        runnel_broker.create_topic(name, **wanted)
+    except InvalidSetting as error:
+        raise pytest.fail.Exception(f"@pytest.mark.runnel_topic: {error}", pytrace=False) from None
     yield name
-    runnel_broker.delete_topic(name)
+    with suppress(UnknownTopic):  # the test may have deleted it
+        runnel_broker.delete_topic(name)
+
+
+def _wanted(marker: pytest.Mark | None) -> dict[str, Any]:
+    """What the marker says of the topic, by name or one after the other."""
+    if marker is None:
+        return {}
+    given: dict[str, Any] = dict(zip(ARGUMENTS, marker.args, strict=False))
+    if len(marker.args) > len(ARGUMENTS) or not marker.kwargs.keys() <= {*ARGUMENTS} - {*given}:
+        each = [*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())]
+        pytest.fail(f"@pytest.mark.runnel_topic({', '.join(each)}): a topic is asked for by {MARKER}", pytrace=False)
+    return {**given, **marker.kwargs}
 
 
 @pytest.fixture(scope="session")

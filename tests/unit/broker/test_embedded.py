@@ -166,7 +166,7 @@ def test_a_directory_that_somebody_has_removed_already_need_not_be_removed():
     broker.close()
 
 
-@pytest.mark.parametrize("partitions", [0, 10_001, 2**40, 1.5])
+@pytest.mark.parametrize("partitions", [0, 10_001, 2**40, 1.5, 2.0, True])
 def test_a_topic_with_a_number_of_partitions_that_cannot_be_is_refused_and_does_not_end_the_next_start(partitions):
     with runnel.Broker() as broker:
         with pytest.raises(InvalidSetting, match="from 1 to 10,000"):
@@ -174,6 +174,12 @@ def test_a_topic_with_a_number_of_partitions_that_cannot_be_is_refused_and_does_
         broker.stop()
         broker.start()
         broker.create_topic("orders")
+
+
+@pytest.mark.parametrize("configs", [["retention.ms"], {60_000: "retention.ms"}, "retention.ms=60000"])
+def test_configs_of_a_topic_that_are_no_names_and_values_are_refused(configs):
+    with runnel.Broker() as broker, pytest.raises(InvalidSetting, match="expected names and values"):
+        broker.create_topic("orders", configs=configs)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
