@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -152,15 +152,25 @@ class SqlReader:
     @contextmanager
     def _moment(self) -> Iterator[Moment]:
         try:
-            if self._database is not None and not (self._is_own and self._database.is_current):
-                self.close()
-            if self._database is None:
-                self._database, self._process = self._connect(), os.getpid()
-            with self._database.reading(self._name):
-                yield self._seen(self._database)
+            with ExitStack() as stack:
+                yield self._seen(self._reading(stack))
         except StoreUnreachable:
             self.close()
             raise
+
+    def _reading(self, stack: ExitStack) -> Database:
+        """In a transaction. A connection that was cut while nobody read is made anew."""
+        if self._database is not None and not (self._is_own and self._database.is_current):
+            self.close()
+        if self._database is not None:
+            try:
+                stack.enter_context(self._database.reading(self._name))
+                return self._database
+            except StoreUnreachable:
+                self.close()
+        self._database, self._process = self._connect(), os.getpid()
+        stack.enter_context(self._database.reading(self._name))
+        return self._database
 
     def _seen(self, database: Database) -> Moment:
         catalog = Catalog(database)

@@ -16,6 +16,8 @@ from tests.contract.views.postgres_server import postgres_server
 
 pytestmark = pytest.mark.servers
 
+CUT = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name LIKE 'runnel %'"
+
 
 def test_nothing_listens(postgres):
     url = "postgresql://runnel@127.0.0.1:1/runnel"
@@ -210,17 +212,42 @@ def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgre
     postgres.run("CREATE SCHEMA cut")
     url = postgres.url + "?options=-csearch_path%3Dcut"
     store = PostgresStore(url)
-    with claimed(store) as writer, store.reader("clicks") as reader:
+    with claimed(store) as writer:
         writer.apply(seen(("a", 1)), marker(0))
-        postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'runnel %'")
-        with pytest.raises(StoreUnreachable):
-            reader.rows()
+        postgres.run(CUT)
         with pytest.raises(StoreUnreachable, match="whole or not at all"):
             writer.apply(seen(("a", 2)), marker(1))
         writer.apply(seen(("a", 2)), marker(1))
         assert writer.marker() == marker(1)
-        assert reader.rows().num_rows == 1
     assert content(store) == {"a": 2}
+
+
+def test_a_reader_whose_connection_was_cut_while_it_did_not_read_makes_another_one(postgres):
+    postgres.run("CREATE SCHEMA idle")
+    url = postgres.url + "?options=-csearch_path%3Didle"
+    with claimed(PostgresStore(url)) as writer, runnel.views(url) as views:
+        writer.apply(seen(("a", 1)), marker(0))
+        view = views["clicks"]
+        for read in (lambda: view.get(page="a")["seen"], lambda: len(view), lambda: len(view.arrow())):
+            postgres.run(CUT)
+            assert read() == 1
+        postgres.run(CUT)
+        view.wait_for(timeout=0)
+
+
+def test_a_read_that_is_cut_is_not_begun_again(postgres):
+    postgres.run("CREATE SCHEMA amid")
+    store = PostgresStore(postgres.url + "?options=-csearch_path%3Damid")
+
+    def read_while_it_is_cut() -> None:
+        with reader._moment() as moment:
+            postgres.run(CUT)
+            moment.rows()
+
+    with claimed(store), store.reader("clicks") as reader:
+        with pytest.raises(StoreUnreachable):
+            read_while_it_is_cut()
+        assert reader.rows().num_rows == 0
 
 
 def test_a_server_that_goes_away_and_comes_back():
