@@ -1,4 +1,5 @@
-"""What PostgreSQL's client library says when there is no connection: what may pass, and what mends the rest.
+"""What PostgreSQL's client library is told of a connection, and says when there is none: what may pass, and what mends
+the rest.
 
 A server that answers says FATAL; the library alone never does. The rest of it is in the server's own language. What it
 means is in a code, which the library keeps to itself: before anybody gives up, the server is asked once more, and the
@@ -20,6 +21,14 @@ from typing import Final
 
 from psycopg import pq
 
+# A server that loses power says nothing: whoever waits for it would wait for hours. An address may say other values.
+LIVENESS: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 30,  # seconds
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+}
 FATAL: Final = "FATAL"
 CODE: Final = re.compile(rb'\tErrorResponse\t.*? C "(\w{5})"')
 PASSING: Final = (b"53", b"57")  # classes of codes: too many are there, it starts or stops

@@ -23,7 +23,7 @@ from pyarrow import types
 
 from runnel.clock import SYSTEM_CLOCK, Clock
 from runnel.errors import RunnelError
-from runnel.libpq import FATAL, PASSWORD, lets_nobody_in, may_pass, what_mends
+from runnel.libpq import FATAL, LIVENESS, PASSWORD, lets_nobody_in, may_pass, what_mends
 from runnel.views.batch import Batch
 from runnel.views.errors import (
     InvalidDeclaration,
@@ -281,15 +281,15 @@ def _without_credentials(said: str, url: str) -> str:
 
 
 def _open(url: str, store: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
+    given: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, **LIVENESS, **conninfo_to_dict(url)}
+    given |= {"client_encoding": "utf8", "application_name": name}
     try:
         return psycopg.connect(
-            url,
+            "",
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
             prepare_threshold=None,  # a plan for a small batch is none for a large one
-            connect_timeout=conninfo_to_dict(url).get("connect_timeout", CONNECT_SECONDS),
-            client_encoding="utf8",
-            application_name=name,
+            **given,
         )
     except (psycopg.Error, UnicodeError) as error:  # the latter for a host's name that can be none
         told = told_of_connecting(store, error)

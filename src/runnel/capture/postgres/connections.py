@@ -17,19 +17,11 @@ from psycopg.types.string import TextLoader
 
 from runnel.capture.postgres.errors import DatabaseRefused, DatabaseUnreachable
 from runnel.errors import RunnelError
-from runnel.libpq import FATAL, PASSWORD, lets_nobody_in, may_pass, what_mends
+from runnel.libpq import FATAL, LIVENESS, PASSWORD, lets_nobody_in, may_pass, what_mends
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_SECONDS: Final = 10
-# A server that loses power says nothing: whoever waits for it would wait for hours. An address may say other values.
-LIVENESS: Final = {
-    "keepalives": 1,
-    "keepalives_idle": 30,  # seconds
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,  # milliseconds
-}
 SETTINGS: Final = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
