@@ -2,6 +2,7 @@
 
 Transient
 ├── StoreUnreachable      nothing answers at the store's address, or it went away
+│   └── StoreCutOff       it broke off what it was asked for, as when that took longer than its settings allow
 ├── StoreLocked           another process writes to the store, and did not end in time
 ├── StoreFull             the disk, or a limit of the store, is full; nothing of the batch was applied
 ├── StoreFailed           the disk under the store did not do as it was told
@@ -47,6 +48,21 @@ class StoreUnreachable(Transient):
         )
         self.store = store
         self.reason = reason
+
+
+class StoreCutOff(StoreUnreachable):
+    def __init__(self, store: str, reason: str, setting: str | None) -> None:
+        Transient.__init__(
+            self,
+            f"the view store {store} broke off what it was asked for: {reason}",
+            hint="somebody has told it to: try again"
+            if setting is None
+            else f"ask for less at once, or give this user more time: ALTER ROLE ... SET {setting} = '10min', or "
+            f"?options=-c{setting}%3D10min behind the address",
+        )
+        self.store = store
+        self.reason = reason
+        self.setting = setting
 
 
 class StoreLocked(Transient):

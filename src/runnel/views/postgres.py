@@ -28,6 +28,7 @@ from runnel.views.batch import Batch
 from runnel.views.errors import (
     InvalidDeclaration,
     InvalidStore,
+    StoreCutOff,
     StoreFull,
     StoreLocked,
     StoreRefused,
@@ -322,11 +323,19 @@ def told(store: str, patience: float, error: psycopg.Error, *, reads: bool = Fal
         return StoreRefused(store, reason, hint=TO_READ)
     if state in HINTS:
         return StoreRefused(store, reason, hint=HINTS[state])
+    if state in CUT_OFF_BY:
+        return StoreCutOff(store, reason, CUT_OFF_BY[state] if "timeout" in reason else None)
     if state[:2] in ("08", "53", "57") or (not state and isinstance(error, psycopg.OperationalError)):
         return StoreUnreachable(store, reason)
     return StoreRefused(store, reason, hint="this is unexpected: please report it")
 
 
+CUT_OFF_BY = {  # a setting, if not by a person
+    "57014": "statement_timeout",
+    "57P05": "idle_session_timeout",
+    "25P03": "idle_in_transaction_session_timeout",
+    "25P04": "transaction_timeout",
+}
 MAY_NOT = "42501"
 TO_READ = (
     "grant this user the right to read the view and Runnel's own tables: GRANT USAGE ON SCHEMA ... TO ...; "

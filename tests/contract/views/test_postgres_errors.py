@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 import runnel
-from runnel.views.errors import InvalidFilter, NameTaken, StoreRefused, StoreUnreachable, UnknownKey
-from runnel.views.postgres import MAKING, PostgresStore
+from runnel.durable import watched
+from runnel.views.errors import InvalidFilter, NameTaken, StoreCutOff, StoreRefused, StoreUnreachable, UnknownKey
+from runnel.views.postgres import MAKING, PostgresStore, application
 from runnel.views.store import Condition, Declared
 from tests.contract.views.clicks import CLICKS, QUERY, SCHEMA, claimed, content, marker, seen
 from tests.contract.views.postgres_server import postgres_server
@@ -206,6 +207,45 @@ def test_a_writer_is_not_cut_off_by_what_a_role_is_set_to(postgres):
                 assert not applied.done()
         other.rollback()
         assert applied.result().inserted == 1
+
+
+def test_a_read_that_takes_longer_than_its_role_may_is_told_with_the_setting_that_ended_it(postgres):
+    store = with_settings(postgres, "hasty", statement_timeout=250)
+    with claimed(store), store.reader("clicks") as reader, psycopg.connect(postgres.url) as other:
+        other.execute("LOCK TABLE hasty.clicks")
+        with pytest.raises(StoreCutOff, match=r"statement timeout \(ask for less.*SET statement_timeout = '10min'"):
+            reader.rows()
+        other.rollback()
+        assert reader.rows().num_rows == 0
+
+
+def test_a_read_that_somebody_has_cancelled_is_told_as_that(postgres):
+    store = with_settings(postgres, "cancelled")
+    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with claimed(store), store.reader("clicks") as reader, psycopg.connect(postgres.url) as other:
+        other.execute("LOCK TABLE cancelled.clicks")
+        with ThreadPoolExecutor(1) as thread, psycopg.connect(postgres.url, autocommit=True) as asking:
+            reading = thread.submit(reader.rows)
+            while not reading.done():
+                asking.execute(cancel)
+        with pytest.raises(StoreCutOff, match=r"user request \(somebody has told it to"):
+            reading.result()
+
+
+def test_a_writer_whose_transaction_was_idle_for_longer_than_its_role_may_writes_the_batch_again(postgres):
+    store = with_settings(postgres, "paused", idle_in_transaction_session_timeout=250)
+
+    ours, name = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s", application("clicks", '"paused".')
+
+    def pause(place: str) -> None:
+        with psycopg.connect(postgres.url, autocommit=True) as asking:
+            while asking.execute(ours, [name]).fetchall():
+                assert place == "view.commit:before"
+
+    with claimed(store) as writer:
+        with pytest.raises(StoreCutOff, match="SET idle_in_transaction_session_timeout"), watched(pause):
+            writer.apply(seen(("a", 1)), marker(0))
+        assert writer.apply(seen(("a", 1)), marker(0)).inserted == 1
 
 
 def test_a_connection_that_is_cut_is_made_anew_and_the_claim_still_holds(postgres):
