@@ -16,6 +16,7 @@ import errno
 import fcntl
 import logging
 import os
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -209,18 +210,33 @@ class DiskSyncs:
 
 
 class DiskLock:
-    __slots__ = ("_descriptor", "_process")
+    """Of the process that takes it: who was forked beside it, and lives on when it is killed, has no part in it."""
+
+    __slots__ = ("__weakref__", "_descriptor", "_process")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._process = os.getpid()
+        _locks.add(self)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            if self._process == os.getpid():  # a process that was forked meanwhile has the descriptor as well
+            if self._process == os.getpid():  # a process that is being forked has the descriptor as well
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
+
+
+_locks: weakref.WeakSet[DiskLock] = weakref.WeakSet()
+
+
+def _leave_locks() -> None:
+    for lock in tuple(_locks):
+        DiskLock.release(lock)  # what a kind of it does before is for its owner
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_leave_locks)
 
 
 class DiskFiles:

@@ -1,5 +1,6 @@
 import errno
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -212,6 +213,31 @@ def test_a_lock_is_free_when_its_owner_releases_it_though_a_forked_process_has_i
     os.close(reading)
     assert again is not None
     again.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_lock_is_free_when_its_owner_is_killed_though_a_process_lives_that_it_has_forked(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    children, told = os.pipe()
+
+    def own_and_fork() -> None:
+        lock = DISK.lock(str(tmp_path / "lock"))
+        assert lock is not None
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.write(told, b"ready")
+            os.read(reading, 1)  # until the test closes its end, or ends
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert forked(own_and_fork) == -signal.SIGKILL
+    assert os.read(children, 5) == b"ready"
+    lock = DISK.lock(str(tmp_path / "lock"))
+    for descriptor in (writing, reading, children, told):
+        os.close(descriptor)
+    assert lock is not None
+    lock.release()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
