@@ -44,6 +44,13 @@ class Database(Protocol):
         """Whether something was found at the address: to a reader, nothing there is as good as no views."""
         ...
 
+    @property
+    def is_let_go(self) -> bool:
+        """Whether it was closed before a fork, outside of any `whole`. A transaction opens it again, without what was
+        temporary.
+        """
+        ...
+
     def dialect(self, layout: Layout) -> Dialect:
         """InvalidDeclaration if this database, of all, cannot have such a table."""
         ...

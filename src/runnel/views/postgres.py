@@ -87,6 +87,7 @@ class PostgresStore(SqlStore):
 class PostgresDatabase:
     bytes_type = "bytea"
     is_current = is_there = True  # a server that goes takes the connection with it
+    is_let_go = False
 
     def __init__(self, url: str, store: str, patience: float, *, view: str | None = None) -> None:
         self.store = store

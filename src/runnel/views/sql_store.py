@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from runnel.clock import Clock
+from runnel.forking import whole
 from runnel.views.catalog import Catalog
 from runnel.views.database import Database
 from runnel.views.declaration import check_owner, migrated
@@ -58,7 +59,7 @@ class SqlStore(ABC):
             return None
 
     def exchange(self, name: str) -> None:
-        with closing(self._connect(name)()) as database:
+        with whole(), closing(self._connect(name)()) as database:
             exchange(database, name, is_logged=self._keep.rows > 0, now=self._clock.now())
 
     def drop_copy(self, name: str) -> bool:

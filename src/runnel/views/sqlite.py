@@ -77,8 +77,7 @@ class SqliteDatabase:
         self._is_open = self._is_let_go = False
         with whole():
             self._connect()
-            if read_only:  # what a writer has staged is its connection's
-                never_forked(self)
+            never_forked(self)
 
     @property
     def is_current(self) -> bool:
@@ -87,6 +86,10 @@ class SqliteDatabase:
     @property
     def is_there(self) -> bool:
         return self._file is not None
+
+    @property
+    def is_let_go(self) -> bool:
+        return self._is_let_go
 
     def dialect(self, layout: Layout) -> Dialect:
         return Dialect(

@@ -9,6 +9,7 @@ from typing import Self
 
 from runnel.clock import Clock
 from runnel.durable import durable
+from runnel.forking import whole
 from runnel.views.batch import Batch, prepared
 from runnel.views.catalog import Catalog, make_catalog
 from runnel.views.changes import DELETE, INSERT, UPDATE
@@ -195,20 +196,28 @@ class SqlWriter:
 
     @contextmanager
     def _connected(self) -> Iterator[Database]:
-        """A connection that broke is dropped, so that the next call makes another; the claim stays."""
-        try:
-            if self._database is None:
-                self._database = self._connect()
-            elif not self._database.is_current:  # what is written there, nobody would find
-                raise StoreRefused(
-                    self._database.store,
-                    "its file was replaced or removed while it was written to",
-                    hint="put it back; or start the app again, and it tells what can be done",
-                )
-            yield self._database
-        except StoreUnreachable:
+        """A connection that broke is dropped, so that the next call makes another; the claim stays. Nobody forks before
+        all is done: a connection that is let go of loses what is staged.
+        """
+        with whole():
+            try:
+                yield self._open()
+            except StoreUnreachable:
+                self.close()
+                raise
+
+    def _open(self) -> Database:
+        if self._database is not None and not self._database.is_current:  # what is written there, nobody would find
+            raise StoreRefused(
+                self._database.store,
+                "its file was replaced or removed while it was written to",
+                hint="put it back; or start the app again, and it tells what can be done",
+            )
+        if self._database is not None and self._database.is_let_go:
             self.close()
-            raise
+        if self._database is None:
+            self._database = self._connect()
+        return self._database
 
 
 def _was_applied(kept: Kept, marker: Marker) -> bool:

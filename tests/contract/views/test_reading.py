@@ -228,3 +228,57 @@ def ask(reading: subprocess.Popen[str], number: int) -> str:
     with suppress(BrokenPipeError):
         print(number, file=reading.stdin)
     return reading.stdout.readline()
+
+
+FORKED_BESIDE_A_WRITER = """
+import os, signal, sys
+import pyarrow as pa
+import runnel
+from runnel.views.opening import open_store
+from runnel.views.store import Declared, Marker
+
+
+def write(writer, number):
+    writer.apply(pa.table({"page": ["a"], "seen": [number]}), Marker("shop", number, "c", {}))
+
+
+signal.alarm(120)  # who waits for ever is ended; a child has an alarm of its own
+asked, asks = os.pipe()
+said, says = os.pipe()
+declared = Declared("clicks", ("page",), pa.schema([("page", pa.string()), ("seen", pa.int64())]))
+store = open_store(sys.argv[1])
+first = store.writer(declared, "shop")
+first.claim()
+write(first, 0)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    clicks = runnel.views(sys.argv[1])["clicks"]
+    while os.read(asked, 1) == b"?":
+        os.write(says, bytes([clicks.get(page="a")["seen"]]))
+    sys.exit()
+
+
+def answer():
+    os.write(asks, b"?")
+    return os.read(said, 1)[0]
+
+
+write(first, 1)  # the claim still holds
+answers = [answer()]
+first.close()
+for number in (2, 3):
+    with store.writer(declared, "shop") as writer:
+        writer.claim()
+        write(writer, number)
+    answers.append(answer())
+os.write(asks, b".")
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert answers == [1, 2, 3], answers
+"""
+
+
+def test_a_process_that_is_forked_beside_a_writer_sees_what_later_writers_write(place):
+    arguments = [sys.executable, "-c", FORKED_BESIDE_A_WRITER, place.address]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
