@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from runnel.views.changes import CHANGE, KINDS
-from runnel.views.effects import effective, removing
+from runnel.views.effects import effective, numbered, removing
 from runnel.views.errors import InvalidRows, InvalidValue, NullKey
 from runnel.views.layout import Layout, is_window, parts, plain
 from runnel.views.store import Rows
@@ -133,8 +133,9 @@ def _check_keys(layout: Layout, table: pa.Table) -> None:
 
 def _last_of_each_key(layout: Layout, table: pa.Table) -> pa.Array | None:
     """The indices of the rows that stand; None if all do."""
-    keys = table.select(layout.key).append_column(ROW, pa.array(range(table.num_rows), pa.int64()))
-    last = keys.group_by(list(layout.key)).aggregate([(ROW, "max")])[f"{ROW}_max"]
+    numbers, keys = numbered(table, layout.key)
+    keys = keys.append_column(ROW, pa.array(range(table.num_rows), pa.int64()))
+    last = keys.group_by(numbers).aggregate([(ROW, "max")])[f"{ROW}_max"]
     if len(last) == table.num_rows:
         return None
     return pc.take(last, pc.sort_indices(last)).combine_chunks()

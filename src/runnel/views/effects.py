@@ -37,8 +37,9 @@ def effective(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     befores = np.asarray(pc.equal(rows[CHANGE], UPDATE_BEFORE))
     counts = ~befores
     if befores.any():
-        keys = rows.select(key).append_column(PLACE, pa.array(np.arange(rows.num_rows)))
-        grouped = keys.group_by(key).aggregate([(PLACE, "max"), (PLACE, "list")])
+        numbers, keys = numbered(rows, key)
+        keys = keys.append_column(PLACE, pa.array(np.arange(rows.num_rows)))
+        grouped = keys.group_by(numbers).aggregate([(PLACE, "max"), (PLACE, "list")])
         last = grouped[f"{PLACE}_max"].to_numpy()
         taken_back = np.flatnonzero(befores[last])
         counts[last[taken_back]] = True
@@ -47,6 +48,12 @@ def effective(rows: pa.Table, key: Sequence[str]) -> pa.Array:
         counts[[place for places in doubtful for place in places]] = False
         counts[_left_over(rows, doubtful)] = True
     return pa.array(np.flatnonzero(counts))
+
+
+def numbered(rows: pa.Table, key: Sequence[str]) -> tuple[list[str], pa.Table]:
+    """The columns of the key, under numbers: to Arrow, a name with a dot at its beginning is a path."""
+    numbers = [str(number) for number in range(len(key))]
+    return numbers, rows.select(key).rename_columns(numbers)
 
 
 def removing(rows: pa.Table) -> pa.ChunkedArray:

@@ -59,7 +59,9 @@ def test_a_view_may_have_very_many_columns(store):
         assert [change.kind for change in reader.changes(0)] == ["insert", "update"]
 
 
-@pytest.mark.parametrize("name", ["_row", "_row_max", "_place", "_place_list", "_sequence", "_removes"])
+@pytest.mark.parametrize(
+    "name", ["_row", "_row_max", "_place", "_place_list", "_sequence", "_removes", ".a", "..", "[0]"]
+)
 def test_a_key_may_have_any_name_also_where_changes_are_taken_back(store, name):
     schema = pa.schema([(name, pa.string()), ("seen", pa.int64())])
     changes = ["insert", "insert", "update_after", "update_before"]
