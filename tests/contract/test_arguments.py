@@ -118,3 +118,21 @@ def test_a_client_for_asyncio_refuses_them_too(bootstrap, topic):
             asyncio.run(begin_at(wrong))
         with pytest.raises(InvalidArgument, match="cannot be the timestamp"):
             asyncio.run(write_at(wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"ab": b"north"}, 5, "ab", ["ab"], [b"ab"], [("shop", b"north", 1)]])
+def test_headers_that_are_no_pairs_are_refused(bootstrap, producer, topic, wrong):
+    async def write() -> None:
+        async with AsyncProducer(bootstrap) as other:
+            await other.produce(topic, b"x", headers=wrong)
+
+    for ask in (lambda: producer.send(topic, b"x", headers=wrong), lambda: asyncio.run(write())):
+        with pytest.raises(InvalidArgument, match=r"cannot be the header.*pairs of a name and a value"):
+            ask()
+
+
+@pytest.mark.parametrize("wrong", ["retention.ms=1", ["retention.ms"]])
+def test_configs_that_are_no_names_and_values_are_refused(admin, topic, wrong):
+    for ask in (lambda: admin.create("other", configs=wrong), lambda: admin.alter(topic, configs=wrong)):
+        with pytest.raises(InvalidArgument, match="cannot be the configs"):
+            ask()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
@@ -11,6 +12,7 @@ from runnel.client.errors import InvalidArgument, InvalidTopicName, UnknownParti
 from runnel.client.texts import is_name
 from runnel.settings import INT32_MAX, INT64_MAX
 
+PAIRS = 'pairs of a name and a value, such as ("shop", b"north")'
 NOT_A_NAME = "text without half a character or a NUL"
 
 
@@ -76,8 +78,22 @@ def position(topic: str, number: int, at: int) -> TopicPartition:
     return TopicPartition(topic_name(topic), partition(topic, number), offset(at))
 
 
+def headers(given: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """Of a record. A name of two letters alone would be taken for a name and its value."""
+    found: Any = given
+    if isinstance(found, Mapping) or not isinstance(found, Iterable):
+        raise InvalidArgument("headers", given, f"a list of {PAIRS}")
+    pairs = list(found)
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidArgument("header of a record", pair, f"one of {PAIRS}")
+    return [(name("name of a header", each), value) for each, value in pairs]
+
+
 def configs(given: Mapping[str, str] | None, unset: Iterable[str] = ()) -> dict[str, str]:
     """Of a topic. A name or a value with half a character would end the process, a NUL would cut it off."""
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidArgument("configs", given, 'names and values, such as {"retention.ms": "60000"}')
     for each in unset:
         name("name of a config", each)
     return {name("name of a config", each): name(f"value of {each}", value) for each, value in (given or {}).items()}

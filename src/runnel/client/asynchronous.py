@@ -66,6 +66,7 @@ class AsyncProducer:
         arguments.topic_name(topic)
         if (timestamp := about.get("timestamp")) is not None:
             arguments.whole("timestamp", timestamp, 0, INT64_MAX)
+        headers = arguments.headers(about.get("headers") or ())
         await self._check(topic, about.get("partition"))
         with _told(self._bootstrap, "writing a record", topic):
             written = await self._producer.send(
@@ -74,7 +75,7 @@ class AsyncProducer:
                 about.get("key"),
                 about.get("partition"),
                 timestamp,
-                list(about.get("headers") or ()),
+                headers,
             )
         return asyncio.ensure_future(_token(self._bootstrap, topic, written))
 

@@ -144,7 +144,7 @@ class Producer:
             raise Closed("the producer")
         given: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
         if "headers" in given:
-            given["headers"] = [(arguments.name("name of a header", name), value) for name, value in given["headers"]]
+            given["headers"] = arguments.headers(given["headers"])
         if "timestamp" in given:
             arguments.timestamp(given["timestamp"])
         if "partition" in given:
