@@ -35,6 +35,10 @@ class Ending:
         self._asked: int | None = None
 
     @property
+    def is_asked(self) -> bool:
+        return self._asked is not None
+
+    @property
     def code(self) -> int:
         return 0 if self._asked is None or self._is_whole else BY_SIGNAL + self._asked
 
@@ -57,7 +61,9 @@ class Ending:
 
 @contextmanager
 def ending(*, is_whole: bool) -> Iterator[Ending]:
-    """Signals are taken inside of the block. To be entered by the main thread."""
+    """Signals are taken inside of the block, and behind it if one came: the program ends then, and a second one does
+    not wait for what is still to be done. To be entered by the main thread.
+    """
     asked = Ending(is_whole=is_whole)
     told = sys.unraisablehook
 
@@ -71,8 +77,9 @@ def ending(*, is_whole: bool) -> Iterator[Ending]:
         yield asked
     finally:
         sys.unraisablehook = told
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+        if not asked.is_asked:
+            for number, handler in kept.items():
+                signal.signal(number, handler)
 
 
 def end_at_once() -> None:

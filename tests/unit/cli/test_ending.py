@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from runnel.cli.ending import ending
+from runnel.cli.ending import SIGNALS, ending
 
 TWICE = """
 import os, signal
@@ -32,6 +32,14 @@ with ending(is_whole=True) as asked:
     asked.call(lambda: print("asked", flush=True))
 """
 
+AT_THE_END = """
+import atexit, os, signal
+from runnel.cli.ending import ending
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+with ending(is_whole=True):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
 COLLECTED = """
 from runnel.cli.ending import ending
 class Defective:
@@ -40,6 +48,15 @@ class Defective:
 with ending(is_whole=True):
     Defective()
 """
+
+
+@pytest.fixture(autouse=True)
+def handlers_from_before():
+    """A program that was asked to end would not need them any more."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -103,6 +120,11 @@ def test_the_handlers_from_before_come_back():
 def test_a_second_signal_does_not_wait():
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "asked\n")
+
+
+def test_a_second_signal_does_not_wait_for_what_the_program_does_when_it_ends():
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 # Opening takes its time, as that of a large log or of a database that does not answer.
