@@ -34,6 +34,25 @@ def test_the_room_that_a_short_lived_java_has_is_no_more_than_it_was_given():
     assert subprocess.run(asked, capture_output=True).returncode == 0
 
 
+# What a program tells of the signals that were given other handlers while Spark started.
+HANDLED = """
+import signal
+from runnel.pipeline.session import spark_session
+
+handled, handle = [], signal.signal
+signal.signal = lambda number, handler: (handled.append(number.name), handle(number, handler))[1]
+spark_session("test", master="local[1]")
+print(handled)
+"""
+
+
+@pytest.mark.servers
+def test_at_no_moment_has_spark_a_handler_of_its_own_for_an_interrupt():
+    """PySpark's asks Java for something, also while an answer of Java's is being read, and logs what comes of it."""
+    told = subprocess.run([sys.executable, "-c", HANDLED], capture_output=True, check=True, text=True)
+    assert told.stdout == "[]\n"
+
+
 INTERRUPTED = """
 from py4j.protocol import Py4JJavaError
 from runnel.pipeline.session import spark_session

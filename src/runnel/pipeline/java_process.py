@@ -8,14 +8,15 @@ import shlex
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.core import context
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
@@ -137,10 +138,12 @@ def ended(spark: SparkSession, *, patience: float = 0.0) -> SparkEnded | None:
 
 @contextmanager
 def own_interrupt() -> Iterator[None]:
-    """PySpark has a handler of its own for Ctrl-C, which cancels all jobs: the one that was there stays in place."""
-    kept = signal.getsignal(signal.SIGINT)
+    """PySpark would set a handler of its own for Ctrl-C, which asks Java to cancel all jobs, also while an answer of
+    Java's is being read: the one that is there stays.
+    """
+    handled = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    context.signal = handled  # type: ignore[attr-defined, assignment]
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, kept)
+        context.signal = signal  # type: ignore[attr-defined]
