@@ -7,10 +7,11 @@ import io
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 import fastavro
+import numpy as np
 
 from runnel.client.producer import About
 from runnel.graph.event_time import RECORD_TIME
@@ -19,10 +20,13 @@ from runnel.graph.graph import Declared
 from runnel.graph.stream import Stream
 from runnel.graph.table import Table
 from runnel.graph.types import TIMESTAMP, Simple
+from runnel.graph.types import Decimal as DecimalType
 from runnel.testing.events import Mistake, Sent, as_written, at
 
 MIDNIGHT = "00:00"
 LOCAL = Simple("timestamp_ntz")
+WIDE = Context(prec=76, traps=[])  # for all digits of a decimal(38,38), and whatever a test gives
+PLAIN_FROM, PLAIN_TO = 1e-3, 1e7  # where Java writes a number without an exponent
 FRAME = bytes(5)  # that of a registry: its number is not looked up
 
 
@@ -104,10 +108,25 @@ def _key(sent: Sent, noun: Declared) -> bytes | None:
         raise Mistake(f"{noun} is not keyed by {', '.join(unknown)}", hint=hint)
     if missing:
         return None
-    given = {name: _timed(noun.columns, name, given[name]) for name in noun.key}
+    given = {name: _typed(noun.columns, name, given[name]) for name in noun.key}
     if len(noun.key) == 1 and not isinstance(given[noun.key[0]], Mapping | list):
         return _bytes(_as_text(given[noun.key[0]]))
     return _as_object(given).encode()
+
+
+def _typed(columns: Columns, name: str, value: Any) -> Any:
+    """As a value of the column's type, which says how Spark writes it: 5 is 5.0 as a double, 5.00 as a price."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return _timed(columns, name, value)
+    found = columns.find(name)
+    match found.type if found is not None else None:
+        case Simple("float"):
+            return np.float32(value)
+        case Simple("double"):
+            return np.float64(value)
+        case DecimalType(scale=scale):
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), context=WIDE)
+    return value
 
 
 def _as_text(value: Any) -> Any:
@@ -115,6 +134,10 @@ def _as_text(value: Any) -> Any:
     match value:
         case bool():
             return str(value).lower()
+        case np.floating():
+            return _as_java_writes(value)
+        case Decimal():
+            return f"{value:f}"
         case datetime():
             text = _without_zone(value).isoformat(" ")
             return text.rstrip("0") if value.microsecond else text
@@ -133,7 +156,19 @@ def _as_object(value: Any) -> str:
             return json.dumps(_without_zone(value).isoformat(timespec="microseconds") + zone)
         case str():
             return json.dumps(value, ensure_ascii=False)
+        case np.floating():
+            text = _as_java_writes(value)
+            return text if np.isfinite(value) else json.dumps(text)
     return _json(value)
+
+
+def _as_java_writes(number: np.floating[Any]) -> str:
+    """With a point always, and an exponent where it is small or large: 1.0E7."""
+    if not np.isfinite(number):
+        return str(number).replace("inf", "Infinity").replace("nan", "NaN")
+    if number == 0 or PLAIN_FROM <= abs(number) < PLAIN_TO:
+        return np.format_float_positional(number, trim="0")
+    return np.format_float_scientific(number, trim="0", exp_digits=1).replace("e+", "e").replace("e", "E")
 
 
 def _without_zone(time: datetime) -> datetime:

@@ -175,6 +175,35 @@ def test_a_key_is_written_as_that_of_a_derived_stream(app):
     assert key(*given) == f'{{"ok":true,{times},"name":"Zoë","body":"/w=="}}'.encode()
 
 
+@pytest.mark.parametrize(
+    ("type", "given", "alone", "among"),
+    [  # what Spark makes of it as a string, and in a JSON object
+        ("double", 5, b"5.0", b"5.0"),
+        ("double", 0.1, b"0.1", b"0.1"),
+        ("double", 0.001, b"0.001", b"0.001"),
+        ("double", 1e-4, b"1.0E-4", b"1.0E-4"),
+        ("double", 9_999_999, b"9999999.0", b"9999999.0"),
+        ("double", -12_345_678.9, b"-1.23456789E7", b"-1.23456789E7"),
+        ("double", 123_456_789_012_345_680, b"1.2345678901234568E17", b"1.2345678901234568E17"),
+        ("double", float("-inf"), b"-Infinity", b'"-Infinity"'),
+        ("double", float("nan"), b"NaN", b'"NaN"'),
+        ("float", 0.1, b"0.1", b"0.1"),
+        ("float", 2**24, b"1.6777216E7", b"1.6777216E7"),
+        ("decimal(10,2)", 2, b"2.00", b"2.00"),
+        ("decimal(10,2)", 1.5, b"1.50", b"1.50"),
+        ("decimal(20,10)", Decimal("0.0000001"), b"0.0000001000", b"1.000E-7"),
+        ("decimal(20,10)", Decimal(0), b"0.0000000000", b"0E-10"),
+        ("decimal(38,0)", Decimal("1E20"), b"100000000000000000000", b"100000000000000000000"),
+        ("date", date(2026, 1, 2), b"2026-01-02", b'"2026-01-02"'),
+    ],
+)
+def test_a_number_in_a_key_is_written_as_one_of_its_columns_type(app, type, given, alone, among):
+    one = app.table("one", key="k", schema=f"k {type}")
+    assert record_of(row(one, k=given), one).about["key"] == alone
+    two = app.table("two", key=["k", "n"], schema=f"k {type}, n int")
+    assert record_of(delete(two, k=given, n=1), two).about["key"] == b'{"k":%b,"n":1}' % among
+
+
 def test_values_of_other_formats(app):
     lines, blobs = app.stream("lines", schema=Text()), app.stream("blobs", schema=Raw())
     assert record_of(row(lines, value="tea"), lines).value == b"tea"
