@@ -62,8 +62,24 @@ def test_a_consumer_over_its_quota_is_answered_and_told_to_wait(address):
         client.send(fetch(TOPIC))
         answer = client.read(Api.FETCH, 11)
         assert len(answer["responses"][0]["partitions"][0]["records"]) > 800_000
+        while not (throttle := answer["throttle_time"]):
+            client.send(fetch(TOPIC))
+            answer = client.read(Api.FETCH, 11)
+            assert answer["responses"][0]["partitions"][0]["records"]
+        told = time.monotonic()
+        assert client.is_answered()
+        assert (time.monotonic() - told) * 1000 >= throttle - 50
+
+
+def test_a_consumer_gets_no_more_at_once_than_it_can_be_told_to_wait_for(address):
+    with Client(address) as client:
+        for _ in range(8):
+            client.send(produce(TOPIC, BATCH))
+            client.read(Api.PRODUCE, 9)
+        set_quota(client, "consumer_byte_rate", 30_000.0)
         client.send(fetch(TOPIC))
-        assert answer["throttle_time"] > 0 or client.read(Api.FETCH, 11)["throttle_time"] > 0
+        answer = client.read(Api.FETCH, 11)
+        assert 200_000 < len(answer["responses"][0]["partitions"][0]["records"]) <= 300_000
 
 
 def test_producers_are_slowed_while_the_disk_is_low_and_readers_are_not(tmp_path):

@@ -158,6 +158,12 @@ class Node:
         over_quota = self.quotas.throttle_ms("producer_byte_rate", client_id or "", size, self.clock.elapsed())
         return max(over_quota, short_of_room)
 
+    def consumable(self, client_id: str | None, size: int) -> int:
+        """How much of `size` bytes a consumer gets at once, so that it can be held to its quota."""
+        if not self.quotas.are_set:
+            return size
+        return int(min(size, self.quotas.room("consumer_byte_rate", client_id, self.clock.elapsed())))
+
     def throttle_consumer(self, client_id: str | None, size: int) -> int:
         return self.quotas.throttle_ms("consumer_byte_rate", client_id or "", size, self.clock.elapsed())
 

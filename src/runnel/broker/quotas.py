@@ -2,7 +2,7 @@
 
 A rate is measured as Kafka does: bytes are summed in samples of `quota.window.size.seconds`, and the rate is that of
 the last `quota.window.num` samples. A client beyond its quota waits for as long as brings its rate back to the quota,
-at most until all samples are of the past.
+at most until all samples are of the past. What it fetches at once is held to what that is enough for.
 
 Of several quotas that fit a client the most special one counts, in Kafka's order: user and client id, user, client id;
 in each a name before the default. Nobody logs in yet, so every user is ANONYMOUS. Clients share the quota of their
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from runnel.broker.cluster import QuotaEntity
 from runnel.broker.configs.settings import BrokerSettings
@@ -68,6 +69,18 @@ class Quotas:
         """The quota of a client in bytes a second, if it has one."""
         found = self._limit(kind, client_id or "")
         return None if found is None else found[1]
+
+    def room(self, kind: str, client_id: str | None, now_ms: int) -> float:
+        """How many bytes a client can be given now, so that the longest wait is long enough after them. What others
+        got under the same quota counts: each of their connections waits by itself.
+        """
+        found = self._limit(kind, client_id or "")
+        if found is None:
+            return inf
+        key, limit = found
+        rate = self._rates.get(key)
+        most = limit * (self._samples - 1) * self._sample_ms / SECOND
+        return most if rate is None else max(most - rate.total(now_ms), 0)
 
     @property
     def measured(self) -> int:
@@ -120,9 +133,12 @@ class Rate:
         self._samples[-1][1] += size
         self._total += size
 
-    def per_second(self, now_ms: int) -> float:
+    def total(self, now_ms: int) -> int:
         self._drop_past(now_ms)
-        return self._total * SECOND / self._measured_ms(now_ms)
+        return self._total
+
+    def per_second(self, now_ms: int) -> float:
+        return self.total(now_ms) * SECOND / self._measured_ms(now_ms)
 
     def wait(self, limit: float, now_ms: int) -> int:
         """How long nothing may come until the rate is at the limit again."""

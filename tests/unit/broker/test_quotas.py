@@ -1,3 +1,5 @@
+from math import inf
+
 import pytest
 
 from runnel.broker.cluster import QuotaEntity
@@ -96,6 +98,22 @@ def test_the_most_special_quota_counts() -> None:
     for first in range(len(from_special)):
         limits = {entity: float(first + number) for number, entity in enumerate(from_special[first:], 1)}
         assert quotas(limits).limit(PRODUCE, "a") == first + 1
+
+
+@pytest.mark.parametrize("connections", [1, 5])
+def test_clients_that_get_what_there_is_room_for_have_the_quota_as_their_rate(connections: int) -> None:
+    limited = quotas({EVERY_CLIENT: 100 * KB})
+    free_at, given = [0] * connections, 0
+    while (now := min(free_at)) < 300_000:
+        size = max(KB, int(limited.room(PRODUCE, "a", now)))
+        given += size
+        free_at[free_at.index(now)] = now + 10 + limited.throttle_ms(PRODUCE, "a", size, now)
+
+    assert given / 300 == pytest.approx(100 * KB, rel=0.15)
+
+
+def test_a_client_without_a_quota_has_room_for_what_it_asks_for() -> None:
+    assert quotas({(("client-id", "b"),): 1}).room(PRODUCE, "a", 0) == inf
 
 
 def test_a_quota_of_somebody_else_does_not_count() -> None:

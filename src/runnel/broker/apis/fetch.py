@@ -1,7 +1,7 @@
 """Fetch (1), versions 4 to 18: read record batches, and wait for them.
 
 - Data begins with the batch that holds the offset. At least one batch is given, however large, in the first partition
-  that has any; otherwise the limits of the request, of the partition and of `fetch.max.bytes` hold.
+  that has any; otherwise the limits of the request, of the partition, of `fetch.max.bytes` and of the quota hold.
 - With less than `min_bytes` there, the answer waits for appends, for `max_wait` at most. An error is told at once.
 - From version 13 on topics are named by their id. A stale or a future leader epoch is FENCED or UNKNOWN.
 - Fetch sessions (KIP-227) are declined: the answer's session is 0, so clients send the whole list each time. Going on
@@ -251,7 +251,7 @@ class Fetching:
 
     def _limit(self) -> int:
         most = min(self._request.body["max_bytes"], self._node.settings.fetch_max_bytes)
-        return self._node.unsent.allowance(most)
+        return self._node.unsent.allowance(self._node.consumable(self._request.client_id, most))
 
     def _read(self, limit: int, *, in_memory: bool = False) -> bool:
         """Read what there is, up to the limit; False if that needs the disk and `in_memory` forbids it."""
