@@ -23,6 +23,7 @@ from runnel.protocol.error_codes import ErrorCode
 from runnel.replay import Decision
 from runnel.settings import INT64_MAX
 
+MOST = float(INT64_MAX)  # a little more than that: Kafka's clients send their largest number as this one
 NOT_ENFORCED = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 
 
@@ -78,8 +79,10 @@ def _check(key: str, value: float) -> None:
         _refuse(f"{key} is not enforced here: expected {' or '.join(ENFORCED)}")
     if key not in ENFORCED:
         _refuse(f"there is no quota {key!r}: expected {' or '.join(ENFORCED)}")
-    if not 0 < value <= INT64_MAX:
+    if not value > 0:
         _refuse(f"{key} has to be greater than 0, and is {value:g}")
+    if value > MOST:
+        _refuse(f"{key} has to be at most {MOST:g}, and is {value:g}")
     if value != int(value):
         _refuse(f"{key} has to be a whole number, and is {value:g}")
 

@@ -136,6 +136,16 @@ def test_a_check_changes_nothing(stage: NodeStage) -> None:
         ),
         (
             [("user", "a")],
+            {"producer_byte_rate": 1e30},
+            "producer_byte_rate has to be at most 9.22337e+18, and is 1e+30",
+        ),
+        (
+            [("user", "a")],
+            {"producer_byte_rate": float("inf")},
+            "producer_byte_rate has to be at most 9.22337e+18, and is inf",
+        ),
+        (
+            [("user", "a")],
             {"consumer_byte_rate": 1.5},
             "consumer_byte_rate has to be a whole number, and is 1.5",
         ),
@@ -146,6 +156,11 @@ def test_a_quota_that_cannot_be_is_refused(
 ) -> None:
     assert altered(stage, entity, **quotas) == (ErrorCode.INVALID_REQUEST, says)
     assert described(stage)["entries"] == []
+
+
+def test_the_largest_number_of_kafkas_clients_is_a_quota(stage: NodeStage) -> None:
+    assert altered(stage, [("client-id", "a")], consumer_byte_rate=float(2**63 - 1)) == OK
+    assert stage.node.quotas.limit(CONSUME, "a") == 2.0**63
 
 
 # --- describing
