@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,8 @@ from runnel.log.segment import LOG_SUFFIX, Segment
 from runnel.log.snapshots import read_snapshot, write_snapshot
 from runnel.log.walk import Broken
 from runnel.log.writer import Writer
+
+DELETED = "its segments were deleted meanwhile"
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +124,7 @@ class Compactor:
         job = self._job(plan, segments, aborted)
         done: Done | None = None
         cleaned: list[Cleaned] = []
-        with closing(self._home.workers.run(job)) as answers:
+        with closing(self._home.workers.run(job)) as answers, self._telling_of_deletion(segments[0].base_offset):
             for answer in answers:
                 match answer:
                     case Cleaned():
@@ -179,6 +182,17 @@ class Compactor:
             if self._folder.discard(SWAP) | self._folder.discard(CLEANED):
                 self._folder.sync()
 
+    @contextlib.contextmanager
+    def _telling_of_deletion(self, base_offset: int) -> Iterator[None]:
+        """Whoever reads a segment that retention has removed, or that went with its topic, tells of a missing file."""
+        try:
+            yield
+        except (CompactionFailed, OSError) as error:
+            self._refuse_if_closed()
+            if self._writer.segments.base_offsets[0] > base_offset:
+                raise CompactionFailed(str(self._id), DELETED) from error
+            raise
+
     def _quarantine(self, damaged: Damaged, segments: list[Segment]) -> None:
         """Readers would find it, too. From now on what is before it is cleaned without it."""
         self._refuse_if_closed()  # deleted, and what the worker has read may be another partition's
@@ -207,7 +221,7 @@ class Compactor:
                 # Retention removed some of them meanwhile.
                 if folder.discard(SWAP):
                     folder.sync()
-                raise CompactionFailed(str(self._id), "its segments were deleted meanwhile")
+                raise CompactionFailed(str(self._id), DELETED)
             self._finish()
 
     def _show(self, old: list[Segment], state: str, base_offset: int, next_offset: int) -> bool:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from runnel.errors import CompactionFailed
+from runnel.errors import Closed, CompactionFailed
 from runnel.log import Partition, Record
 from runnel.log.compaction.swap import finish_swaps
 from runnel.testing import Crashed, FaultyFiles
@@ -267,6 +267,36 @@ def test_segments_that_are_deleted_meanwhile_are_not_swapped(monkeypatch: pytest
 
     assert (partition.start_offset, list(shown(partition))) == (3, [3, 4])
     assert states(stage.files) == set()
+
+
+def test_segments_that_are_deleted_while_they_are_read_are_no_missing_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    partition = dirty(stage)
+    run = stage.log._home.workers.run
+
+    def deleting(job: object) -> object:
+        partition.delete_before(3)
+        yield from run(job)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stage.log._home.workers, "run", deleting)
+    with pytest.raises(CompactionFailed, match="deleted meanwhile"):
+        partition.compact(roll=False)
+
+    assert (partition.start_offset, list(shown(partition))) == (3, [3, 4])
+
+
+def test_a_partition_that_is_deleted_while_it_is_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    partition = dirty(stage)
+    run = stage.log._home.workers.run
+
+    def deleting(job: object) -> object:
+        stage.log.delete("table")
+        yield from run(job)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stage.log._home.workers, "run", deleting)
+    with pytest.raises(Closed):
+        partition.compact(roll=False)
 
 
 def test_damage_is_quarantined_and_what_is_before_it_is_compacted() -> None:
