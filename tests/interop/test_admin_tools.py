@@ -98,6 +98,11 @@ def test_kafka_configs_changes_and_shows_quotas(broker: Broker) -> None:
     assert "client-id 'slow' are producer_byte_rate=1000.0" in succeeds(broker, CONFIGS, *client, "--describe")
     shown = succeeds(broker, CONFIGS, "--user-defaults", "--describe")
     assert "the default user-principal are consumer_byte_rate=2000.0" in shown
+    users = ("--entity-type", "users")
+    assert "the default user-principal are consumer_byte_rate=2000.0" in succeeds(broker, CONFIGS, *users, "--describe")
+    succeeds(broker, CONFIGS, *users, "--entity-name", "bob", "--alter", "--add-config", "producer_byte_rate=3000")
+    told = succeeds(broker, CONFIGS, *users, "--entity-name", "bob", "--describe")
+    assert "user-principal 'bob' are producer_byte_rate=3000.0" in told
     assert "request_percentage is not enforced here" in fails(
         broker, CONFIGS, *client, "--alter", "--add-config", "request_percentage=5"
     )

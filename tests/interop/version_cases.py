@@ -520,6 +520,13 @@ def describe_client_quotas(case: Case) -> None:
     assert entry["values"] == [{"key": "producer_byte_rate", "value": 1e9}]
 
 
+def describe_user_scram_credentials(case: Case) -> None:
+    answer = case.ask(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, users=[{"name": case.topic}])
+    (result,) = answer["results"]
+    assert (answer["error_code"], result["user"]) == (ErrorCode.NONE, case.topic)
+    assert result["error_code"] == ErrorCode.RESOURCE_NOT_FOUND
+
+
 # --- groups
 
 
@@ -657,6 +664,7 @@ CASES: dict[Api, Callable[[Case], None]] = {
     Api.OFFSET_DELETE: offset_delete,
     Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
     Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     Api.DESCRIBE_QUORUM: describe_quorum,
     Api.UPDATE_FEATURES: update_features,
     Api.DESCRIBE_CLUSTER: describe_cluster,

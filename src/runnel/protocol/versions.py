@@ -48,6 +48,7 @@ class Api(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -106,6 +107,7 @@ SERVED: dict[int, Versions] = {
     Api.OFFSET_DELETE: Versions(0, 0),
     Api.DESCRIBE_CLIENT_QUOTAS: Versions(0, 1),
     Api.ALTER_CLIENT_QUOTAS: Versions(0, 1),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     Api.DESCRIBE_QUORUM: Versions(0, 2),
     Api.UPDATE_FEATURES: Versions(0, 2),
     Api.DESCRIBE_CLUSTER: Versions(0, 2),

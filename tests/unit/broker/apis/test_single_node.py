@@ -167,6 +167,27 @@ def test_nothing_is_being_reassigned(stage: NodeStage) -> None:
     assert (answer["error_code"], answer["topics"]) == (ErrorCode.NONE, [])
 
 
+# --- DescribeUserScramCredentials
+
+
+@pytest.mark.parametrize("users", [None, []])
+def test_no_user_has_credentials(stage: NodeStage, users: list[dict[str, str]] | None) -> None:
+    answer = stage.ask(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": users})
+
+    assert (answer["error_code"], answer["results"]) == (ErrorCode.NONE, [])
+
+
+def test_a_user_that_is_named_has_none_and_is_told_once(stage: NodeStage) -> None:
+    users = [{"name": "bob"}, {"name": "eve"}, {"name": "eve"}]
+
+    answer = stage.ask(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": users})
+
+    assert [(each["user"], each["error_code"], each["error_message"]) for each in answer["results"]] == [
+        ("bob", ErrorCode.RESOURCE_NOT_FOUND, "the user 'bob' has no credentials"),
+        ("eve", ErrorCode.DUPLICATE_RESOURCE, "the user 'eve' is named more than once"),
+    ]
+
+
 # --- DescribeQuorum
 
 
