@@ -53,6 +53,44 @@ def test_at_no_moment_has_spark_a_handler_of_its_own_for_an_interrupt():
     assert told.stdout == "[]\n"
 
 
+CUT_OFF = """
+import threading, time
+from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
+from runnel.pipeline.session import spark_session, stop_quietly
+
+def slow(batches):
+    for batch in batches:
+        time.sleep(5)
+        yield batch
+
+def work():
+    try:
+        spark.range(0, 2, numPartitions=2).mapInArrow(slow, "id long").write.format("noop").mode("append").save()
+    except (PySparkException, Py4JError):
+        print("cut off")
+
+spark = spark_session("test", master="local[2]")
+working = threading.Thread(target=work)
+working.start()
+tracker = spark.sparkContext.statusTracker()
+while not any(tracker.getStageInfo(stage).numActiveTasks for stage in tracker.getActiveStageIds()):
+    time.sleep(0.01)
+stop_quietly(spark)
+working.join()
+spark_session("another", master="local[1]")
+print(spark._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel())
+"""
+
+
+@pytest.mark.servers
+def test_what_is_cut_off_when_a_session_is_stopped_is_no_error_of_spark():
+    """As what warms the workers of an app that is refused."""
+    told = subprocess.run([sys.executable, "-c", CUT_OFF], capture_output=True, check=True, text=True)
+    assert told.stdout == "cut off\nERROR\n"  # and what another session says is heard again
+    assert "ERROR" not in told.stderr
+
+
 INTERRUPTED = """
 from py4j.protocol import Py4JJavaError
 from runnel.pipeline.session import spark_session

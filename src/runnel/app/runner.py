@@ -43,7 +43,7 @@ from runnel.pipeline.old_generation import OldGeneration
 from runnel.pipeline.place import PARALLEL_FROM, Place
 from runnel.pipeline.query import Known, Query
 from runnel.pipeline.repartition import Repartition, sharing_by
-from runnel.pipeline.session import Session, class_archive, spark_session
+from runnel.pipeline.session import Session, class_archive, spark_session, stop_quietly
 from runnel.pipeline.shipping import ship
 from runnel.pipeline.stream_query import StreamQuery
 from runnel.pipeline.view_query import ViewQuery
@@ -342,7 +342,7 @@ class Runner:
             for query in self.queries:
                 query.stop()
             if is_own:
-                spark.stop()
+                stop_quietly(spark)
         except Exception:
             if ended(spark, patience=ENDING) is None:
                 raise

@@ -76,6 +76,7 @@ ONE_CONFIGURATION = "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.sele
 WITH_VFORK = range(17, 22)  # Java's versions
 LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
+    "spark.log.level": "ERROR",  # an earlier session of this process was stopped quietly
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Of what is done, Spark keeps a thousand jobs and plans for people who look: minutes' worth, in Java's heap.
@@ -151,6 +152,12 @@ def prepare_session(master: str, *, brief: bool = False) -> None:
     with suppress(RunnelError), _environment_for(master):
         options = java_options(class_archive().options(), life_of(brief, master))
         start_ahead(_all_settings(master, None, {}, options))
+
+
+def stop_quietly(spark: SparkSession) -> None:
+    """Pages of Java's calls would tell of each task that is cut off, as those that `warm` a session may be."""
+    spark.sparkContext.setLogLevel("OFF")
+    spark.stop()
 
 
 def check_master(master: str) -> None:
