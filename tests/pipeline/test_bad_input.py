@@ -330,6 +330,22 @@ def test_what_spark_cannot_do_with_an_aggregate_that_never_closes(desk):
 
 
 @pytest.mark.servers
+def test_a_join_without_an_equality_is_refused_before_its_first_batch(desk):
+    """Spark says it in that batch, and who has mended the join would be refused for what was planned."""
+    joined = '@app.stream(clicks, app.stream("others", schema="name string"))\ndef pages(clicks, others):\n'
+    with Admin(desk.bootstrap) as admin:
+        admin.create("others", partitions=1)
+    by_filter = "others).where(clicks.page == others.name)"
+    for body in (f"clicks.crossJoin({by_filter}", "clicks.join(others, clicks.page > others.name)"):
+        assert desk.run(f"{HEAD}{joined}    return {body}\n") == (
+            1,
+            'stream "pages": two streams are joined by nothing that is equal in both',
+            "join them by a column, such as clicks.page == orders.page, or read one of them as a table",
+        )
+    assert desk.run(f"{HEAD}{joined}    return clicks.join({by_filter}\n") == (0, "", "")
+
+
+@pytest.mark.servers
 def test_an_error_in_a_python_function_is_told_with_its_line_and_no_row_is_lost(desk):
     send(desk, ("a", 1), ("b", 0), ("c", 5))
     function = f"{TYPES}@F.udf(IntegerType())\ndef share(n):\n    return {{}}\n\n\n"

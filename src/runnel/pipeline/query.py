@@ -44,6 +44,7 @@ from runnel.pipeline.empty_batches import are_silent, spared
 from runnel.pipeline.errors import InvalidBody, Stopped
 from runnel.pipeline.failing.bad_rows import BadRows, Tried
 from runnel.pipeline.fitting import Fitting, declared
+from runnel.pipeline.joining import check_joins
 from runnel.pipeline.own_watermark import check_watermarks
 from runnel.pipeline.place import Place
 from runnel.pipeline.sinks.publisher import Publisher, rejected
@@ -271,6 +272,7 @@ class Query(ABC):
             raise InvalidBody(str(self.output), "the body returned rows that do not come from its inputs", hint=hint)
         check_watermarks(str(self.output), made)
         check_determinism(str(self.output), made)
+        check_joins(str(self.output), made)
         return made
 
     def _frame_of(self, spark: SparkSession, spec: Spec | ViewSpec) -> DataFrame:
