@@ -112,7 +112,7 @@ class MariadbSnapshot:
                 yield piece
             if len(piece) < count:
                 return
-            after, count = table.key_of(piece[-1]), next_count(piece)
+            after, count = table.key_of(piece[-1]), next_count(piece, PIECE_BYTES, MOST)
 
     def _keyless(self, table: Table) -> Iterator[Sequence[Row]]:
         """Nobody could go on in the middle of it: it comes as a whole, as it is sent."""
@@ -123,7 +123,7 @@ class MariadbSnapshot:
             while found := cursor.fetchmany(count):
                 piece = [convert(row) for row in found]
                 yield piece
-                count = next_count(piece)
+                count = next_count(piece, PIECE_BYTES, MOST)
 
 
 def source_of(taken: Taken) -> str:
@@ -131,7 +131,7 @@ def source_of(taken: Taken) -> str:
     return f'"sequence":null,"server_id":{taken.server},"gtid":null,{place},"row":0,"thread":null,"query":null'
 
 
-def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:
+def next_count(piece: Sequence[Row], most_bytes: int, most: int) -> int:
     """So many rows as fit into a piece if the next ones are like these."""
     step = max(1, len(piece) // SAMPLE)
     sampled = piece[::step]

@@ -121,7 +121,7 @@ class PostgresSnapshot:
                 piece = coming.result()
                 is_end = len(piece) < count
                 if not is_end:
-                    count = next_count(piece)
+                    count = next_count(piece, PIECE_BYTES, MOST)
                     coming = ahead.submit(self._fetch, cursor, count)
                 if piece:
                     yield piece
@@ -243,7 +243,7 @@ def _compared(readable: Readable, key: Row) -> list[tuple[str, str, Operators]]:
     return [(identifier(name), f"{literal(value)}::{types[name]}", own.get(name, PLAIN)) for name, value in pairs]
 
 
-def next_count(piece: Sequence[Row], most_bytes: int = PIECE_BYTES, most: int = MOST) -> int:
+def next_count(piece: Sequence[Row], most_bytes: int, most: int) -> int:
     """So many rows as fit into a piece if the next ones are like these."""
     step = max(1, len(piece) // SAMPLE)
     sampled = piece[::step]
