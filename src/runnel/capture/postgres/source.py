@@ -31,7 +31,7 @@ from runnel.capture.postgres.forms import Modes, Times
 from runnel.capture.postgres.identities import Identities, table_of
 from runnel.capture.postgres.in_progress import InProgress
 from runnel.capture.postgres.pgoutput import Relation
-from runnel.capture.postgres.readiness import Published, Readiness
+from runnel.capture.postgres.readiness import Published, Readiness, Slot
 from runnel.capture.postgres.replication import Replication, lsn_number, lsn_text
 from runnel.capture.postgres.snapshot import PostgresSnapshot, Readable, taken
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges
@@ -116,6 +116,8 @@ class PostgresSource:
             self._seen |= {table.oid for table in tables}
             if is_first:  # whoever reads from the slot is somebody else, whatever he is called
                 readiness.check_reader()
+            else:  # one that is made now has nothing for us, and would keep the log for nobody
+                self._slot_of(readiness)
             # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing
             # away: the publication may be another capture's, whose name gives the same one.
             readiness.make_publication(tables, None if is_first else self._kept(connection), self._missed(tables))
@@ -477,9 +479,7 @@ class PostgresSource:
             )
 
     def _check_slot(self, connection: Connection, lsn: int) -> None:
-        slot = self._readiness(connection).slot()
-        if slot is None:
-            raise PositionLost(self._address.shown, f'slot "{self._slot}" is gone')
+        slot = self._slot_of(self._readiness(connection))
         if slot.confirmed > lsn:
             raise PositionLost(
                 self._address.shown,
@@ -493,6 +493,12 @@ class PostgresSource:
                 self._address.shown,
                 f"its log ends at {end[0]}, before our position {lsn_text(lsn)}: an older state of it was brought back",
             )
+
+    def _slot_of(self, readiness: Readiness) -> Slot:
+        slot = readiness.slot()
+        if slot is None:
+            raise PositionLost(self._address.shown, f'slot "{self._slot}" is gone')
+        return slot
 
     def _bytes_since(self, lsn: int) -> int:
         with self._connected() as connection:

@@ -76,6 +76,17 @@ def test_a_slot_that_is_gone_is_refused(database: Database):
         source.changes(start)
 
 
+def test_a_slot_that_is_gone_is_not_made_for_a_capture_that_has_read_from_it(database: Database):
+    database.run("CREATE TABLE t(id int PRIMARY KEY)")
+    source = database.source()
+    source.prepare()
+    source.remember(source.numbers(), describe=False)
+    database.run(f"SELECT pg_drop_replication_slot('runnel_{database.schema}')")
+    with pytest.raises(PositionLost, match=r'slot "runnel_\w+" is gone'):
+        source.prepare()
+    assert not database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = 'runnel_{database.schema}'")
+
+
 def test_a_slot_that_was_made_again_is_refused(database: Database):
     database.run("CREATE TABLE t(id int PRIMARY KEY)")
     source = database.source()
