@@ -49,7 +49,7 @@ class Broker:
         # At the end of the program, if not before.
         self._remove_data = weakref.finalize(self, _remove, temporary, os.getpid())
         self._configs = {"listeners": f"PLAINTEXT://{listen}", "group.initial.rebalance.delay.ms": "0"}
-        self._configs |= {name: _text(value) for name, value in (settings or {}).items()}
+        self._configs |= _texts("settings", settings)
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,7 +106,7 @@ class Broker:
         self, name: str, partitions: int = 1, configs: Mapping[str, str | int | bool] | None = None
     ) -> None:
         """Make a topic without a client; its configuration is under Kafka's names."""
-        given = _configs(configs)
+        given = _texts("configs", configs)
         check_topic_configs(given)
         if not _is_whole(partitions) or partitions not in range(1, MOST_PARTITIONS + 1):
             raise InvalidSetting("partitions", partitions, f"a whole number from 1 to {MOST_PARTITIONS:,}")
@@ -193,12 +193,11 @@ def _remove(temporary: str | None, owner: int) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _configs(given: Mapping[str, str | int | bool] | None) -> dict[str, str]:
-    """Of a topic, as text."""
-    configs: Any = {} if given is None else given
-    if not isinstance(configs, Mapping) or not all(isinstance(name, str) for name in configs):
-        raise InvalidSetting("configs", given, 'names and values, such as {"retention.ms": 60_000}')
-    return {name: _text(value) for name, value in configs.items()}
+def _texts(argument: str, given: Mapping[str, str | int | bool] | None) -> dict[str, str]:
+    values: Any = {} if given is None else given
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise InvalidSetting(argument, given, 'names and values, such as {"retention.ms": 60_000}')
+    return {name: _text(value) for name, value in values.items()}
 
 
 def _is_whole(number: object) -> bool:

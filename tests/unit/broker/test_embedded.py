@@ -177,9 +177,11 @@ def test_a_topic_with_a_number_of_partitions_that_cannot_be_is_refused_and_does_
 
 
 @pytest.mark.parametrize("configs", [["retention.ms"], {60_000: "retention.ms"}, "retention.ms=60000"])
-def test_configs_of_a_topic_that_are_no_names_and_values_are_refused(configs):
-    with runnel.Broker() as broker, pytest.raises(InvalidSetting, match="expected names and values"):
+def test_configs_and_settings_that_are_no_names_and_values_are_refused(configs):
+    with runnel.Broker() as broker, pytest.raises(InvalidSetting, match=r"configs .*expected names and values"):
         broker.create_topic("orders", configs=configs)
+    with pytest.raises(InvalidSetting, match=r"settings .*expected names and values"):
+        runnel.Broker(settings=configs)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
