@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -36,11 +37,12 @@ GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
 OUTCOMES = pytest.mark.parametrize("committed", [True, False])
 OUTAGE = "/orders-1/"  # a part of a path: the disk fails for one partition alone
 TRIES = 50
+LONGEST = 900_000  # the longest time-out that a producer may ask for
 
 
-def with_records(stage: Stage, generation: int = 2, name: str = "t") -> TransactionalProducer:
+def with_records(stage: Stage, generation: int = 2, name: str = "t", **more: Any) -> TransactionalProducer:
     """A producer with an open transaction over two partitions and an offset."""
-    producer = stage.producer(name, generation)
+    producer = stage.producer(name, generation, **more)
     assert not producer.write("orders", b"one")
     assert not producer.write("orders", b"two", number=1)
     assert not producer.commit_offset(7)
@@ -226,11 +228,20 @@ def test_a_clock_that_is_set_aborts_no_transaction_before_its_time_and_keeps_non
     for hours, name in ((1, "forward"), (-2, "back")):
         stage.producer(name).write("orders", name.encode())
         stage.clock._now += hours * HOUR
-        stage.advance(TIMEOUT - 2 * SWEEP)
+        stage.advance(SWEEP)
+        until_looked_at(stage)
+        stage.advance(TIMEOUT - 3 * SWEEP)
+        until_looked_at(stage)
         stage.quiet()
         assert stage.get(name).status is Status.ONGOING
-        stage.advance(4 * SWEEP)
+        stage.advance(5 * SWEEP)
         stage.until_is(Status.COMPLETE_ABORT, name)
+
+
+def until_looked_at(stage: Stage) -> None:
+    """The log's threads take the time that they need until they tell which transactions are open."""
+    before = stage.clock.elapsed() - SWEEP
+    stage.until(lambda: (stage.node.transactions._ages._looked_at or 0) > before)
 
 
 def test_the_time_goes_on_where_the_broker_is_started_again(stage: Stage) -> None:
@@ -450,7 +461,7 @@ def test_the_next_transaction_waits_for_markers_that_an_ill_disk_holds_back(
     stage: Stage, generation: int, committed: bool, part: str, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """A marker that came behind its first record would end it, too."""
-    producer = with_records(stage, generation)
+    producer = with_records(stage, generation, timeout=LONGEST)  # the clock runs on until the log's threads are done
     stage.files.fail("sync", part)
     assert not producer.end_soon(committed=committed)
     stage.until(lambda: "could not be written to" in caplog.text)
@@ -501,12 +512,13 @@ def _answer_at_last(
 def _heals(stage: Stage, asked: asyncio.Task[object]) -> bool:
     stage.advance(1_000)
     stage.node.log.maintain()
+    time.sleep(0.001)
     return asked.done()
 
 
 @GENERATIONS
 def test_who_has_to_wait_too_long_for_an_end_is_told_to_come_again(stage: Stage, generation: int) -> None:
-    producer = with_records(stage, generation)
+    producer = with_records(stage, generation, timeout=LONGEST)
     stage.files.fail("sync", OUTAGE)
     assert not producer.end_soon(committed=True)
     waiting = [begin_next(stage, producer), stage.begin(Api.END_TXN, producer.end_body(committed=False), 5)]
