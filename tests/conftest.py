@@ -77,8 +77,9 @@ RANKS = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FILES)}
 
 # An app that runs in a test makes no archive of Spark's classes in the background, for half a minute.
 os.environ.setdefault("RUNNEL_CLASS_ARCHIVE", "off")
-# Spark's Java takes 40 % less time for what a test does if it does not prepare for a long life.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+# Spark's Java takes 40 % less time for what a test does if it does not prepare for a long life. All tests of a worker
+# share one, whose code needs the room of a long life.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 # A shell's background ignores Ctrl-C, and so does all that is started there: also what a test wants to end so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -90,6 +90,14 @@ def topic(admin: Admin, name: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def narrow(admin: Admin, name: str) -> Iterator[str]:
+    """A topic that takes no large record. It is made so: Apache Kafka heeds another config a moment later."""
+    admin.create(f"{name}-narrow", partitions=1, configs={"max.message.bytes": "1000"})
+    yield f"{name}-narrow"
+    admin.delete(f"{name}-narrow")
+
+
+@pytest.fixture
 def kept(admin: Admin, topic: str) -> str:
     """A topic with one partition, for records that are older than a topic keeps them by default."""
     admin.alter(topic, configs={"retention.ms": "-1"})

@@ -123,10 +123,9 @@ def test_a_record_over_the_producers_own_limit_is_refused_at_once(producer, topi
     assert caught.value.topic == topic
 
 
-def test_a_record_over_the_topics_limit_is_refused_by_the_broker(producer, admin, topic):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
+def test_a_record_over_the_topics_limit_is_refused_by_the_broker(producer, narrow):
     with pytest.raises(RecordTooLarge):
-        producer.produce(topic, bytes(2_000))
+        producer.produce(narrow, bytes(2_000))
 
 
 @pytest.mark.parametrize("wrong", ["\udcff", "a\0b"], ids=["no text", "a NUL"])
@@ -156,39 +155,34 @@ def test_an_unknown_partition_is_told(producer, topic):
         producer.produce(topic, b"", partition=5)
 
 
-def test_flush_raises_what_was_not_written(producer, admin, bootstrap, topic):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
+def test_flush_raises_what_was_not_written(producer, bootstrap, narrow):
     told = []
-    producer.send(topic, bytes(2_000), on_delivery=told.append)
-    with pytest.raises(RecordsLost, match=f'1 record was not written: a record for topic "{topic}" is too large'):
+    producer.send(narrow, bytes(2_000), on_delivery=told.append)
+    with pytest.raises(RecordsLost, match=f'1 record was not written: a record for topic "{narrow}" is too large'):
         producer.flush()
     assert isinstance(told[0], RecordTooLarge)
-    producer.send(topic, b"small")
+    producer.send(narrow, b"small")
     producer.flush()  # what was told once is not told again
-    assert values(bootstrap, topic) == [b"small"]
+    assert values(bootstrap, narrow) == [b"small"]
 
 
-def test_close_raises_what_was_not_written(bootstrap, admin, topic):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
+def test_close_raises_what_was_not_written(bootstrap, narrow):
     producer = Producer(bootstrap)
-    producer.send(topic, bytes(2_000))
+    producer.send(narrow, bytes(2_000))
     with pytest.raises(RecordsLost):
         producer.close()
     producer.close()
 
 
-def test_what_produce_raised_is_not_told_again(bootstrap, admin, topic):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
+def test_what_produce_raised_is_not_told_again(bootstrap, narrow):
     with Producer(bootstrap) as producer, pytest.raises(RecordTooLarge):
-        producer.produce(topic, bytes(2_000))
+        producer.produce(narrow, bytes(2_000))
 
 
-def test_an_error_of_the_block_is_not_hidden_by_lost_records(bootstrap, admin, topic):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
-
+def test_an_error_of_the_block_is_not_hidden_by_lost_records(bootstrap, narrow):
     def fail() -> None:
         with Producer(bootstrap) as producer:
-            producer.send(topic, bytes(2_000))
+            producer.send(narrow, bytes(2_000))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

