@@ -124,12 +124,10 @@ def test_a_header_name_that_is_not_utf_8_is_told(bootstrap, strange):
     assert "runnel.client.Consumer does" in told.value.hint
 
 
-def test_errors_are_those_of_the_other_client(bootstrap, admin, topic, name):
-    admin.alter(topic, configs={"max.message.bytes": "1000"})
-
+def test_errors_are_those_of_the_other_client(bootstrap, narrow, topic, name):
     async def produced(**about):
         async with AsyncProducer(bootstrap) as producer:
-            await producer.produce(topic, bytes(2_000), **about)
+            await producer.produce(narrow, bytes(2_000), **about)
 
     async def consumed(bootstrap, topic):
         async with AsyncConsumer(bootstrap, topic):
