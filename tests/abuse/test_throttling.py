@@ -53,12 +53,17 @@ def test_a_producer_over_its_quota_is_answered_first_and_has_to_wait_then(addres
         ) * 1000 >= throttle - 50  # no earlier; the clocks of both sides have their grain
 
 
+def fill_and_limit(client, rate):
+    """The topic has eight batches, and who reads it a quota."""
+    for _ in range(8):
+        client.send(produce(TOPIC, BATCH))
+        client.read(Api.PRODUCE, 9)
+    set_quota(client, "consumer_byte_rate", rate)
+
+
 def test_a_consumer_over_its_quota_is_answered_and_told_to_wait(address):
     with Client(address) as client:
-        for _ in range(8):
-            client.send(produce(TOPIC, BATCH))
-            client.read(Api.PRODUCE, 9)
-        set_quota(client, "consumer_byte_rate", 100_000.0)
+        fill_and_limit(client, 100_000.0)
         client.send(fetch(TOPIC))
         answer = client.read(Api.FETCH, 11)
         assert len(answer["responses"][0]["partitions"][0]["records"]) > 800_000
@@ -73,10 +78,7 @@ def test_a_consumer_over_its_quota_is_answered_and_told_to_wait(address):
 
 def test_a_consumer_gets_no_more_at_once_than_it_can_be_told_to_wait_for(address):
     with Client(address) as client:
-        for _ in range(8):
-            client.send(produce(TOPIC, BATCH))
-            client.read(Api.PRODUCE, 9)
-        set_quota(client, "consumer_byte_rate", 30_000.0)
+        fill_and_limit(client, 30_000.0)
         client.send(fetch(TOPIC))
         answer = client.read(Api.FETCH, 11)
         assert 200_000 < len(answer["responses"][0]["partitions"][0]["records"]) <= 300_000

@@ -61,7 +61,7 @@ from runnel.pipeline.session import spark_session, stop_quietly
 
 def slow(batches):
     for batch in batches:
-        time.sleep(5)
+        time.sleep(60)  # it is under way until it is cut off
         yield batch
 
 def work():

@@ -116,13 +116,13 @@ class PostgresSource:
             self._seen |= {table.oid for table in tables}
             if is_first:  # whoever reads from the slot is somebody else, whatever he is called
                 readiness.check_reader()
-            else:  # one that is made now has nothing for us, and would keep the log for nobody
-                self._slot_of(readiness)
+            # One that is made after the first time has nothing for us, and would keep the log for nobody.
+            found = None if is_first else self._slot_of(readiness)
             # Before the slot, which looks for it in the catalog of its own time. Who has read nothing yet takes nothing
             # away: the publication may be another capture's, whose name gives the same one.
             readiness.make_publication(tables, None if is_first else self._kept(connection), self._missed(tables))
             self._put_back.clear()
-            slot = readiness.make_slot()
+            slot = found or readiness.make_slot()
         self._identify()
         return Position(self._at(slot.confirmed))
 

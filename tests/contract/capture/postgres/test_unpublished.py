@@ -6,16 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from runnel.capture import capture as captures
 from runnel.capture.chosen import Mode
-from runnel.capture.postgres import changes as changes_module
-from runnel.capture.postgres import vanished
 from runnel.capture.postgres.errors import DatabaseRefused, NotReady
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, running
 from tests.contract.capture.postgres.lives import end_of_log, has_come_to
-from tests.contract.capture.postgres.test_replaced import folded
+from tests.contract.capture.postgres.test_replaced import _soon, folded  # noqa: F401  # a fixture
 from tests.contract.capture.topics import committed
 
 pytestmark = pytest.mark.servers
@@ -41,18 +38,6 @@ TAKEN_OUT = {
     "set": "ALTER PUBLICATION {} SET TABLE parts",
     "by-partitions": "ALTER PUBLICATION {} SET (publish_via_partition_root = false)",
 }
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in (
-        (vanished, "LOOK_SECONDS", 0.05),
-        (changes_module, "PASSED_SECONDS", 0.02),
-        (captures, "WAIT_SECONDS", 0.05),
-        (captures, "FIRST_PAUSE", 0.02),
-        (captures, "IDLE_MICROS", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
 
 
 def capture(broker, database: Database, *, mode: Mode = Mode.INITIAL, publication: str | None = None, **reading):
