@@ -17,14 +17,16 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from runnel.broker.apis import handler_of
+from runnel.broker.lanes import Lane, lane_of
 from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Request, Silence
 from runnel.counted import counted
 from runnel.errors import MalformedRequest
 from runnel.files import Buffer
+from runnel.log import Append
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
-from runnel.protocol.known import Facts, KnownProduces
+from runnel.protocol.known import Facts, Found, KnownProduces, correlation_id_at
 from runnel.protocol.own import ANSWERED
 from runnel.protocol.versions import Api
 from runnel.settings import KIB
@@ -36,9 +38,13 @@ REQUESTS_UNDER_WAY = 64  # of one connection; clients keep about five
 REQUESTS_AT_ONCE = 16  # before it is the next connection's turn
 UNSENT_MARK = 256 * KIB  # more than this in the socket's buffer, and no further request is begun
 SMALLEST_REQUEST = 8
+SMALLEST_FRAME = LENGTH.size + SMALLEST_REQUEST
 MAPPED = "::ffff:"  # before an address of IPv4
 PARTS_AT_ONCE = 16  # of answers, to the socket
 COPIED_SIZE = KIB  # of a part
+PRODUCE = int(Api.PRODUCE)
+WHOLE_HEAD = len(answer_head(0, 0, flexible=True))
+NO_BODY: dict[str, object] = {}
 FETCH_KEY = Api.FETCH.to_bytes(2, "big")
 SMALL_PIECE = 4 * KIB
 GATHERED_SIZE = 64 * KIB
@@ -70,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.listener = listener
         self.last_active = 0
         self._server = server
+        self._node = server.node
         self._clock = server.clock
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes | bytearray] = []  # of a request that is not whole yet
@@ -85,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._turn_planned = False
         self._stopping = False
         self._known = KnownProduces()
+        self._heard = False  # of it, since that
         self._seen = (0, 0)  # how much had come and had not left, when it was last looked at
 
     def __repr__(self) -> str:
@@ -116,6 +124,14 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._stopping:
             return
         size = len(data)
+        if self._is_lone(data, size):
+            self._heard = True
+            self._under_way += size
+            self._server.received.under_way += size
+            self._begin((data, LENGTH.size, size))
+            if self._slots and self._slots[0].parts is not None:
+                self._take_turn()
+            return
         self._server.received.arriving += size
         self._arrived += size
         if self._chunks:
@@ -125,6 +141,17 @@ class Connection(asyncio.Protocol):
         if self._arrived >= self._needed:
             self._cut_frames()
         self._take_turn()
+
+    def _is_lone(self, data: bytes, size: int) -> bool:
+        """Whether this is one whole request, and the only one: it waits for nothing."""
+        return (
+            not (self._chunks or self._frames or self._slots)
+            and SMALLEST_FRAME <= size <= ALWAYS_READ
+            and LENGTH.unpack_from(data)[0] + LENGTH.size == size
+            and size - LENGTH.size <= self._node.settings.socket_request_max_bytes
+            and self._muted is None
+            and self._sending
+        )
 
     def eof_received(self) -> bool:
         return False  # whoever closes its side does not wait for answers
@@ -175,6 +202,7 @@ class Connection(asyncio.Protocol):
         first = self._chunks[0]
         data = first if len(self._chunks) == 1 and isinstance(first, bytes) else b"".join(self._chunks)
         position, size, most = 0, len(data), self._server.settings.socket_request_max_bytes
+        was_large = self._needed > ALWAYS_READ
         self._needed = LENGTH.size
         while size - position >= LENGTH.size:
             (length,) = LENGTH.unpack_from(data, position)
@@ -193,7 +221,7 @@ class Connection(asyncio.Protocol):
         self._under_way += whole
         self._server.received.arriving -= whole
         self._server.received.under_way += whole
-        if whole:
+        if was_large:
             self._server.received.forget(self)
 
     def _refuse_length(self, length: int) -> None:
@@ -219,7 +247,8 @@ class Connection(asyncio.Protocol):
                     break
             self._begin(self._frames.popleft())
             begun += 1
-        self._send()
+        if self._slots and self._slots[0].parts is not None:
+            self._send()
         if self._frames and self._may_begin():
             self._plan_turn()
         reads_on = self._reading and self._sending and self._muted is None and self._needed <= ALWAYS_READ
@@ -276,8 +305,11 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, frame: Frame) -> None:
         data, start, end = frame
+        found = self._known.find(data, start, end)
+        if found is not None and self._begin_lone(found, correlation_id_at(data, start), end - start):
+            return
         try:
-            read = self._known.read(data, start, end) or self._read(data, start, end)
+            read = self._read(data, start, end) if found is None else found.facts(correlation_id_at(data, start))
         except MalformedRequest as error:
             self.give_up(error.what)
             return
@@ -323,12 +355,15 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(slot.request, error)
         else:
-            if slot is not self._slots[0]:
-                return
-            if len(self._slots) == 1:
-                self._take_turn()
-            else:  # the next answers may be on their way from the same round: each sending wakes the client
-                self._plan_turn()
+            self._answer_or_wait(slot)
+
+    def _answer_or_wait(self, slot: Slot) -> None:
+        if slot is not self._slots[0]:
+            return
+        if len(self._slots) == 1:
+            self._take_turn()
+        else:  # the next answers may be on their way from the same round: each sending wakes the client
+            self._plan_turn()
 
     def _answered(self, slot: Slot, done: asyncio.Future[Body]) -> None:
         request = slot.request
@@ -362,6 +397,55 @@ class Connection(asyncio.Protocol):
         self._server.tell_rarely("%s of %s failed", request.name, self.host, error=error)
         self.give_up(f"its {request.name} could not be answered: {error!r}")
 
+    # --- a lone batch
+
+    def _begin_lone(self, found: Found, correlation_id: int, size: int) -> bool:
+        """False if it has to go the long way."""
+        known, batch = found
+        lane, node = known.way, self._node
+        if lane is None or not lane.is_open:
+            lane = known.way = lane_of(node, known)
+            if lane is None:
+                return False
+        facts = (PRODUCE, known.version, correlation_id, known.client_id, NO_BODY, self, size)
+        slot = Slot(tuple.__new__(Request, facts), _ENCODERS[PRODUCE, known.version])
+        told = partial(node.handover.call, partial(self._appended, slot, lane, len(batch)))
+        try:
+            if lane.submit(batch, told) is None:
+                return False
+        except Exception as error:
+            self._fail(slot.request, error)
+        self._slots.append(slot)
+        return True
+
+    def _appended(self, slot: Slot, lane: Lane, size: int, append: Append) -> None:
+        """Its answer is there, on the event loop: the usual one leaves at once where nothing else is under way."""
+        request = slot.request
+        try:
+            throttle = lane.throttle(size)
+            data = lane.whole_answer(request.correlation_id, append, throttle)
+            if data is None:
+                self._came(slot, lane.answer(append, throttle))
+                return
+        except Exception as error:
+            self._fail(request, error)
+            return
+        if self._transport is None:
+            return
+        self._server.count(request, len(data) - WHOLE_HEAD)
+        if len(self._slots) > 1 or self._frames or throttle or self._is_held or self._server.received.waiting:
+            slot.parts, slot.throttle = [data], throttle
+            self._answer_or_wait(slot)
+        else:
+            self._slots.clear()
+            self._under_way -= request.size + LENGTH.size
+            self._server.received.under_way -= request.size + LENGTH.size
+            self._transport.write(data)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._muted is not None or not self._sending or self._stopping
+
     # --- answers
 
     def _send(self) -> None:
@@ -384,14 +468,17 @@ class Connection(asyncio.Protocol):
         if sent:
             self._under_way -= sent
             self._server.received.under_way -= sent
-            self._server.received.made_room()
+            if self._server.received.waiting:
+                self._server.received.made_room()
         if self._stopping and not self._slots:
             self._transport.close()
 
     def _write(self, parts: list[Buffer]) -> None:
         """Small answers are sent as one piece: to copy them costs less than to send parts."""
         if self._transport is not None:
-            if max(map(len, parts)) <= COPIED_SIZE:
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            elif max(map(len, parts)) <= COPIED_SIZE:
                 self._transport.write(b"".join(parts))
             else:
                 self._transport.writelines(parts)
@@ -423,7 +510,8 @@ class Connection(asyncio.Protocol):
         a large one may take long."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         before, self._seen = self._seen, (self._arrived, unsent)
-        return self.is_idle and self._seen == before
+        heard, self._heard = self._heard, False
+        return self.is_idle and self._seen == before and not heard
 
     def stop(self) -> None:
         """Begin nothing more, answer what is under way, and close."""

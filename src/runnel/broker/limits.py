@@ -59,7 +59,7 @@ class Received:
         self._limit = limit if limit > 0 else RECEIVED_BYTES
         self.arriving = 0  # bytes of requests that are not whole yet
         self.under_way = 0  # bytes of requests that are being worked on
-        self._waiting: dict[Reading, None] = {}
+        self.waiting: dict[Reading, None] = {}
         self._turn: Reading | None = None
         self._turn_ends: asyncio.TimerHandle | None = None
 
@@ -70,23 +70,23 @@ class Received:
     def wait(self, connection: Reading) -> None:
         """The connection reads no more; it is told when it may go on."""
         if connection is not self._turn:
-            self._waiting[connection] = None
+            self.waiting[connection] = None
             self._hand_on()
         else:
             connection.go_on_reading()
 
     def forget(self, connection: Reading) -> None:
         """It is closed, or its request is whole."""
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
         if connection is self._turn:
             self._end_turn()
         self.made_room()
 
     def made_room(self) -> None:
-        if not self._waiting:
+        if not self.waiting:
             return
         if not self.is_full:
-            waiting, self._waiting = self._waiting, {}
+            waiting, self.waiting = self.waiting, {}
             for connection in waiting:
                 connection.go_on_reading()
         else:
@@ -94,9 +94,9 @@ class Received:
 
     def _hand_on(self) -> None:
         # What is whole counts against it too: otherwise each turn would let one more in while the disk is slow.
-        if self._turn is None and self._waiting and self.under_way < self._limit:
-            self._turn = next(iter(self._waiting))
-            del self._waiting[self._turn]
+        if self._turn is None and self.waiting and self.under_way < self._limit:
+            self._turn = next(iter(self.waiting))
+            del self.waiting[self._turn]
             self._turn_ends = self._loop.call_later(SECONDS_FOR_A_TURN, self._time_is_up, self._turn)
             self._turn.go_on_reading()
 

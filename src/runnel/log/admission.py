@@ -22,7 +22,7 @@ from runnel.records import (
     parse_header,
     validate,
 )
-from runnel.records.batch import LENGTH_PREFIX, NO_SEQUENCE, validate_body, without_append_time
+from runnel.records.batch import CODEC_MASK, LAST_CODEC, LENGTH_PREFIX, NO_SEQUENCE, without_append_time
 from runnel.settings import TimestampType, TopicSettings
 
 
@@ -34,13 +34,33 @@ def admit(
     `unnumbered` admits a batch that a coordinator writes in a producer's name, without a sequence. The `header` may be
     given by who has parsed it already.
     """
+    if header is None:
+        return look_closely(batch, settings, unnumbered=unnumbered)
+    # One look for what nearly all are; the reasons against another one are found below, where it may still be good.
+    base_offset, length, _, magic, checksum, attributes, delta, _, _, producer_id, epoch, sequence, count = header[:]
+    if (
+        length + LENGTH_PREFIX == len(batch) <= settings.max_message_bytes
+        and len(batch) <= settings.segment_bytes
+        and magic == MAGIC
+        and not attributes & ~(CODEC_MASK | TRANSACTIONAL)
+        and attributes & CODEC_MASK <= LAST_CODEC
+        and base_offset == 0 < count == delta + 1
+        and (sequence >= 0 <= epoch if producer_id != NO_PRODUCER_ID else not attributes & TRANSACTIONAL)
+        and checksum == crc32c(memoryview(batch)[CHECKED_FROM:])
+    ):
+        return header
+    return look_closely(batch, settings, unnumbered=unnumbered)
+
+
+def look_closely(batch: Buffer, settings: TopicSettings, *, unnumbered: bool = False) -> BatchHeader:
+    """The same, check by check."""
     try:
-        header = validate(batch) if header is None else validate_body(batch, 0, header)
+        header = validate(batch)
     except CorruptBatch as error:
         raise _by_its_maker(batch, error) from None
-    base_offset, length, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header[:]
+    base_offset, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, count = header[:]
     size = len(batch)
-    if length + LENGTH_PREFIX != size:
+    if header.size != size:
         raise InvalidBatch(f"{counted(size - header.size, 'byte')} after the batch: exactly one batch can be appended")
     if size > settings.max_message_bytes:
         raise BatchTooLarge(size, settings.max_message_bytes, "max.message.bytes")

@@ -34,10 +34,18 @@ class Append:
     for the first one's sync.
     """
 
-    __slots__ = ("_callbacks", "_event", "appended", "data", "done", "error", "header", "marker", "position", "size")
+    __slots__ = (
+        *("_callbacks", "_event", "_told"),
+        *("appended", "data", "done", "error", "header", "marker", "position", "size"),
+    )
 
     def __init__(
-        self, header: BatchHeader, data: tuple[Buffer, ...] | None, appended: Appended, marker: Marker | None = None
+        self,
+        header: BatchHeader,
+        data: tuple[Buffer, ...] | None,
+        appended: Appended,
+        marker: Marker | None = None,
+        told: Callable[[Append], None] | None = None,
     ) -> None:
         self.header = header
         self.marker = marker
@@ -48,6 +56,7 @@ class Append:
         self.done = False
         self.error: RunnelError | None = None
         self._event: threading.Event | None = None
+        self._told = told  # by whoever answers, first
         self._callbacks: list[Callable[[Append], None]] = []  # each is called by the thread that takes it out
 
     def result(self, timeout: float | None = None) -> Appended:
@@ -74,7 +83,14 @@ class Append:
         self.done = True  # before it looks who waits: whoever comes after that finds it done
         if self._event is not None:
             self._event.set()
-        self._call_back()
+        told, self._told = self._told, None
+        if told is not None:
+            try:
+                told(self)
+            except Exception:  # others wait for their answers behind it
+                logger.exception("a callback of an append failed")
+        if self._callbacks:
+            self._call_back()
 
     def _call_back(self) -> None:
         callbacks = self._callbacks

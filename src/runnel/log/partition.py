@@ -35,7 +35,17 @@ from runnel.log.segment import Replaced, Segment
 from runnel.log.snapshots import remove_snapshots
 from runnel.log.txn_index import Aborted
 from runnel.log.writer import Writer
-from runnel.records import APPEND_TIME, BatchHeader, Codec, Marker, Record, build_batch, parse_header, with_timestamps
+from runnel.records import (
+    APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    Codec,
+    Marker,
+    Record,
+    build_batch,
+    parse_header,
+    with_timestamps,
+)
 from runnel.settings import MIB, TopicSettings
 
 
@@ -188,9 +198,16 @@ class Partition:
         return append.result()
 
     def submit(
-        self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False, header: BatchHeader | None = None
+        self,
+        batch: Buffer,
+        *,
+        reserved: bool = False,
+        unnumbered: bool = False,
+        header: BatchHeader | None = None,
+        told: Callable[[Append], None] | None = None,
     ) -> Append:
-        """Accept a batch and return at once; the answer comes when it is durable.
+        """Accept a batch and return at once; the answer comes when it is durable. `told` is called with it then, from
+        whichever thread answers.
 
         `reserved` writes go on when the disk is low: they are for a broker's own state. An `unnumbered` one is written
         by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence. The `header` may
@@ -199,10 +216,10 @@ class Partition:
         header = parse_header(batch) if header is None else header
         if header.attributes & APPEND_TIME:
             batch, header = as_created(batch, self.settings, header)
-        append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered, header=header)
+        append = self._writer.submit(batch, reserved=reserved, unnumbered=unnumbered, header=header, told=told)
         # A producer sends what it has of a transaction for several partitions at once, in requests of their own: those
         # that are read first would have a round for themselves, and the others wait for it.
-        self._commits.enlist(self._writer, wake=True, more=append.header.is_transactional)
+        self._commits.enlist(self._writer, wake=True, more=bool(header.attributes & TRANSACTIONAL))
         return append
 
     def submit_own(self, records: Sequence[Record]) -> Append:

@@ -117,7 +117,13 @@ class Writer:
     # --- the callers' side
 
     def submit(
-        self, batch: Buffer, *, reserved: bool = False, unnumbered: bool = False, header: BatchHeader | None = None
+        self,
+        batch: Buffer,
+        *,
+        reserved: bool = False,
+        unnumbered: bool = False,
+        header: BatchHeader | None = None,
+        told: Callable[[Append], None] | None = None,
     ) -> Append:
         settings = self.settings
         header = admit(batch, settings, unnumbered=unnumbered, header=header)
@@ -132,9 +138,9 @@ class Writer:
         with self._lock:
             if self.closed or self.failure is not None:
                 self.refuse_if_unfit()
-            append = self._repeated(header) if header.producer_id != NO_PRODUCER_ID else None
+            append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
             if append is None:
-                append = self._accepted(header, batch)
+                append = self._accepted(header, batch, told)
             self._pending.append(append)
         return append
 
@@ -200,7 +206,7 @@ class Writer:
         if self.failure is not None:
             raise self.failure
 
-    def _repeated(self, header: BatchHeader) -> Append | None:
+    def _repeated(self, header: BatchHeader, told: Callable[[Append], None] | None) -> Append | None:
         if self.producers.is_next(header):
             return None
         known = self.producers.duplicate_of(header)
@@ -208,9 +214,9 @@ class Writer:
             self.producers.check(header)
             return None
         appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
-        return Append(header, None, appended)
+        return Append(header, None, appended, told=told)
 
-    def _accepted(self, header: BatchHeader, batch: Buffer) -> Append:
+    def _accepted(self, header: BatchHeader, batch: Buffer, told: Callable[[Append], None] | None) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
         placed = tuple.__new__(BatchHeader, (base, header.length, epoch, *header[3:]))  # without a call in Python
         if header.producer_id != NO_PRODUCER_ID:
@@ -218,7 +224,7 @@ class Writer:
         self.next_offset = base + header.last_offset_delta + 1
         facts = (base, self.next_offset - 1, header.max_timestamp, epoch, False)
         appended = tuple.__new__(Appended, facts)
-        return Append(placed, place_parts(batch, base, epoch), appended)
+        return Append(placed, place_parts(batch, base, epoch), appended, None, told)
 
     # --- a round: write, sync, publish
 

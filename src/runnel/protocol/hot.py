@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from runnel.protocol.frames import NO_TAGS as NO_HEADER_TAGS
 from runnel.protocol.frames import unsigned_varint
 from runnel.protocol.versions import Api
 
@@ -106,6 +107,22 @@ def appended_answer(
     if named is None:
         return None
     return b"\x02%b\x02%b%b%b\x00" % (named, RESULT.pack(index, 0, *appended), NO_ERRORS, THROTTLE.pack(throttle))
+
+
+def whole_appended_answers(version: int, topic: Mapping[str, Any], index: int) -> Callable[..., bytes] | None:
+    """The same with what stands around it, for one partition: made of a correlation id and as of `appended_answer` the
+    base offset, append time, start offset, and throttle time."""
+    named = _named(topic, version) if version >= FLEXIBLE_SINCE else None
+    if named is None:
+        return None
+    before = b"%b\x02%b\x02%b\x00\x00" % (NO_HEADER_TAGS, named, INDEX.pack(index))
+    whole = struct.Struct(f">ii{len(before)}sqqq{len(NO_ERRORS)}six")
+    size = whole.size - INDEX.size
+
+    def made(correlation_id: int, offset: int, time: int, start_offset: int, throttle: int) -> bytes:
+        return whole.pack(size, correlation_id, before, offset, time, start_offset, NO_ERRORS, throttle)
+
+    return made
 
 
 def _tells_more(body: Mapping[str, Any], result: Mapping[str, Any]) -> bool:

@@ -6,12 +6,13 @@ What stands around those two is compared, and not read again: in half of the tim
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from runnel.protocol.decode import Message
 from runnel.protocol.frames import RequestHeader, unsigned_varint
 from runnel.protocol.hot import INDEX, read_single_produce
+from runnel.protocol.versions import Api
 
 CORRELATION_AT, REST_AT = 4, 8  # in a request; before that are its key and version
 NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
@@ -22,16 +23,46 @@ LONGEST_KNOWN = 512  # bytes
 Facts = tuple[int, int, int, str | None, Message]  # key, version, correlation id, client id, body
 
 
-class _Known(NamedTuple):
-    api_key: int
-    version: int
-    client_id: str | None
-    transactional_id: str | None
-    acks: int
-    timeout: int
-    topic: str
-    topic_id: UUID | None
-    partition: int
+class Known:
+    """What such requests have in common. `way` is for whoever answers them: what he looked up once."""
+
+    __slots__ = (
+        *("acks", "client_id", "partition", "timeout", "topic", "topic_id", "transactional_id", "version"),
+        "way",
+    )
+
+    def __init__(self, version: int, client_id: str | None, body: Message) -> None:
+        (topic,) = body["topic_data"]
+        (partition,) = topic["partition_data"]
+        self.version = version
+        self.client_id = client_id
+        self.transactional_id: str | None = body["transactional_id"]
+        self.acks: int = body["acks"]
+        self.timeout: int = body["timeout"]
+        self.topic: str = topic["name"]
+        self.topic_id: UUID | None = topic["topic_id"]
+        self.partition: int = partition["index"]
+        self.way: Any = None
+
+
+class Found(NamedTuple):
+    """A request, but for its correlation id."""
+
+    known: Known
+    batch: memoryview
+
+    def facts(self, correlation_id: int) -> Facts:
+        known = self.known
+        partition = {"index": known.partition, "records": self.batch}
+        topic = {"name": known.topic, "topic_id": known.topic_id, "partition_data": [partition]}
+        asked = {"acks": known.acks, "timeout": known.timeout, "topic_data": [topic]}
+        body = {"transactional_id": known.transactional_id, **asked}
+        return Api.PRODUCE, known.version, correlation_id, known.client_id, body
+
+
+def correlation_id_at(data: bytes, start: int) -> int:
+    """Of the request that begins there."""
+    return int(INDEX.unpack_from(data, start + CORRELATION_AT)[0])
 
 
 class KnownProduces:
@@ -41,11 +72,11 @@ class KnownProduces:
 
     def __init__(self) -> None:
         # By all that comes before the length of the batch, without the correlation id.
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, Known] = {}
         self._sizes: tuple[int, ...] = ()  # of that, with it
         self._left = MOST_KNOWN  # to look at: it means to read them twice
 
-    def read(self, data: bytes, start: int, end: int) -> Facts | None:
+    def find(self, data: bytes, start: int, end: int) -> Found | None:
         """The request from `start` to `end`, if one like it is known."""
         for size in self._sizes:
             position = start + size
@@ -68,15 +99,11 @@ class KnownProduces:
         stop = position + length - 1
         if length == 0 or data[stop:end] != NO_TAGS:
             return None
-        key, version, client_id, transactional_id, acks, timeout, name, topic_id, index = known
-        partition = {"index": index, "records": memoryview(data)[position:stop]}
-        topic = {"name": name, "topic_id": topic_id, "partition_data": [partition]}
-        body = {"transactional_id": transactional_id, "acks": acks, "timeout": timeout, "topic_data": [topic]}
-        return key, version, INDEX.unpack_from(data, start + CORRELATION_AT)[0], client_id, body
+        return tuple.__new__(Found, (known, memoryview(data)[position:stop]))  # without a call in Python
 
     def note(self, data: bytes, start: int, end: int, header: RequestHeader) -> None:
         """This Produce was read."""
-        key, version, _, client_id, body_at = header
+        _, version, _, client_id, body_at = header
         if not self._left or data[body_at]:  # with tags in its header
             return
         body = read_single_produce(data, body_at + 1, end, version)
@@ -94,6 +121,5 @@ class KnownProduces:
         if size > LONGEST_KNOWN or (size not in self._sizes and len(self._sizes) == MOST_SIZES):
             return
         around = data[start : start + CORRELATION_AT] + data[start + REST_AT : position]
-        facts = (body["transactional_id"], body["acks"], body["timeout"], topic["name"], topic["topic_id"])
-        self._known[around] = _Known(key, version, client_id, *facts, partition["index"])
+        self._known[around] = Known(version, client_id, body)
         self._sizes = tuple({*self._sizes, size})

@@ -13,7 +13,7 @@ from runnel.protocol import known as module
 from runnel.protocol.decode import read_request
 from runnel.protocol.frames import FIXED, parse_header
 from runnel.protocol.hot import FLEXIBLE_SINCE, read_single_produce
-from runnel.protocol.known import LONGEST_KNOWN, MOST_KNOWN, MOST_SIZES, Facts, KnownProduces
+from runnel.protocol.known import LONGEST_KNOWN, MOST_KNOWN, MOST_SIZES, Facts, KnownProduces, correlation_id_at
 from runnel.protocol.own import ANSWERED
 from runnel.protocol.versions import SERVED, Api
 from tests.property.protocol.test_hot import body_of, names, numbers, requests, versions
@@ -40,9 +40,14 @@ def read_anew(data: bytes, start: int, end: int) -> Facts | None:
     return read_as_a_connection(KnownProduces(), data, start, end)
 
 
+def read_known(known: KnownProduces, data: bytes, start: int, end: int) -> Facts | None:
+    found = known.find(data, start, end)
+    return None if found is None else found.facts(correlation_id_at(data, start))
+
+
 def read_as_a_connection(known: KnownProduces, data: bytes, start: int, end: int) -> Facts | None:
     try:
-        facts = known.read(data, start, end)
+        facts = read_known(known, data, start, end)
         if facts is not None:
             return facts
         header = parse_header(data, start, end)
@@ -96,7 +101,7 @@ def test_the_second_of_its_kind_is_known(version: int, client_id: str | None, na
     for number, tested in enumerate([False, True, True]):
         records = b"r" * data.draw(sizes)
         each = frame(version, number, client_id, body_of(version, simple(name, records=records)))
-        facts = known.read(each, 0, len(each))
+        facts = read_known(known, each, 0, len(each))
         assert facts == (read_anew(each, 0, len(each)) if tested else None)
         if not tested:
             known.note(each, 0, len(each), parse_header(each, 0, len(each)))
@@ -124,9 +129,9 @@ def test_what_differs_is_not_taken_for_it() -> None:
     for what, make in kinds_that_differ().items():
         known = KnownProduces()
         known.note(usual, 0, len(usual), parse_header(usual, 0, len(usual)))
-        assert known.read(usual, 0, len(usual)) is not None
+        assert read_known(known, usual, 0, len(usual)) is not None
         other = make()
-        assert known.read(other, 0, len(other)) is None, what
+        assert read_known(known, other, 0, len(other)) is None, what
 
 
 def test_what_looks_like_a_request_in_the_tags_of_a_header_is_none() -> None:
@@ -150,7 +155,7 @@ def test_a_length_that_is_written_longer_than_need_be_is_read_each_time() -> Non
     assert expected is not None
     for _ in range(2):
         assert read_as_a_connection(known, longer, 0, len(longer)) == expected
-        assert known.read(longer, 0, len(longer)) is None
+        assert read_known(known, longer, 0, len(longer)) is None
 
 
 def test_after_a_length_that_is_written_longer_one_that_reaches_beyond_the_request_is_refused() -> None:
@@ -170,7 +175,7 @@ def test_a_length_without_an_end_is_refused_or_read_again() -> None:
     known.note(usual, 0, len(usual), parse_header(usual, 0, len(usual)))
     at = usual.rindex(b"\x06batch")
     endless = usual[:at] + b"\xff" * 3
-    assert known.read(endless, 0, len(endless)) is None
+    assert read_known(known, endless, 0, len(endless)) is None
     assert read_as_a_connection(known, usual[:at] + b"\xff" * 9, 0, at + 9) is None
 
 
@@ -179,7 +184,7 @@ def test_a_connection_remembers_so_many_and_no_more() -> None:
     all_frames = [frame(12, 1, "app", body_of(12, simple(index=number))) for number in range(MOST_KNOWN + 3)]
     for each in all_frames:
         read_as_a_connection(known, each, 0, len(each))
-    found = [known.read(each, 0, len(each)) is not None for each in all_frames]
+    found = [read_known(known, each, 0, len(each)) is not None for each in all_frames]
     assert found == [True] * MOST_KNOWN + [False] * 3
 
 
@@ -195,7 +200,7 @@ def test_what_is_long_is_not_remembered_and_not_looked_at_for_ever(monkeypatch: 
     each = frame(12, 1, "a" * LONGEST_KNOWN, body_of(12, simple()))
     for _ in range(MOST_KNOWN + 3):
         assert read_as_a_connection(known, each, 0, len(each)) == read_anew(each, 0, len(each))
-        assert known.read(each, 0, len(each)) is None
+        assert read_known(known, each, 0, len(each)) is None
     assert looks == MOST_KNOWN + (MOST_KNOWN + 3), "each was read anew for comparison, too"
 
 
@@ -206,5 +211,5 @@ def test_a_connection_tries_so_many_sizes_and_no_more() -> None:
         read_as_a_connection(known, each, 0, len(each))
     another = frame(12, 1, "app", body_of(12, simple("s")))
     read_as_a_connection(known, another, 0, len(another))
-    found = [known.read(each, 0, len(each)) is not None for each in (*all_frames, another)]
+    found = [read_known(known, each, 0, len(each)) is not None for each in (*all_frames, another)]
     assert found == [True] * MOST_SIZES + [False] * 2 + [True]

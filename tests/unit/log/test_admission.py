@@ -1,9 +1,19 @@
+from itertools import combinations_with_replacement
+from typing import Any
+
 import pytest
 
-from runnel.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, InvalidTransactionState
-from runnel.log.admission import admit, as_created, refuse_nobodys_marker
+from runnel.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidBatch,
+    InvalidTimestamp,
+    InvalidTransactionState,
+    RunnelError,
+)
+from runnel.log.admission import admit, as_created, look_closely, refuse_nobodys_marker
 from runnel.records import APPEND_TIME, CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
-from runnel.records.batch import HEADER_SIZE, _checksummed, parse_header
+from runnel.records.batch import DELETE_HORIZON, HEADER_SIZE, _checksummed, parse_header
 from runnel.settings import TimestampType, TopicSettings
 
 SETTINGS = TopicSettings()
@@ -125,3 +135,51 @@ def test_damage_is_not_hidden_by_a_new_checksum() -> None:
     claimed = build_batch([Record(b"tea", timestamp=5)], attributes=APPEND_TIME)[:-1] + b"!"
     with pytest.raises(CorruptBatch, match="checksum"):
         as_created(claimed, SETTINGS, parse_header(claimed))
+
+
+# --- the one look that most batches get says what the checks, one by one, say
+
+LARGE = build_batch([Record(b"tea"), Record(b"milk" * 300)])  # larger than the least limits
+SIZE = len(LARGE)
+FLAGS = [TRANSACTIONAL, CONTROL, APPEND_TIME, DELETE_HORIZON, 0x80, -0x8000]
+FIELDS: list[tuple[str, int]] = [
+    *(("base_offset", value) for value in (-1, 1)),
+    *(("length", value) for value in (-1, 0, 48, 49, SIZE - 13, SIZE - 12, SIZE - 11, 2**31 - 1)),
+    *(("magic", value) for value in (0, 1, 3)),
+    *(("attributes", value) for value in [*map(int, Codec), 5, 7, *FLAGS, TRANSACTIONAL | Codec.LZ4]),
+    *(("last_offset_delta", value) for value in (-2, -1, 0, 1, 2)),
+    *(("producer_id", value) for value in (-7, 0, 7)),
+    *(("producer_epoch", value) for value in (-2, 0, 1)),
+    *(("base_sequence", value) for value in (-2, 0, 1)),
+    *(("count", value) for value in (-1, 0, 1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize("unnumbered", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TopicSettings(),
+        TopicSettings(max_message_bytes=SIZE, segment_bytes=SIZE),
+        TopicSettings(max_message_bytes=SIZE - 1),
+        TopicSettings(segment_bytes=SIZE - 1),
+    ],
+)
+def test_one_look_says_what_many_say(settings: TopicSettings, unnumbered: bool) -> None:
+    for three in combinations_with_replacement([("magic", 2), *FIELDS], 3):
+        batch = changed(LARGE, **dict(three))
+        for sent in (batch, batch[:-1] + b"!") if three[0] == three[1] else (batch,):
+            given = parse_header(sent)
+            assert said(admit, sent, settings, unnumbered=unnumbered, header=given) == said(
+                look_closely, sent, settings, unnumbered=unnumbered
+            ), three
+    for sent in (LARGE + b"x", LARGE + LARGE, LARGE[:-1]):
+        one = said(admit, sent, settings, unnumbered=unnumbered, header=parse_header(sent))
+        assert one == said(look_closely, sent, settings, unnumbered=unnumbered)
+
+
+def said(look: Any, *arguments: Any, **named: Any) -> Any:
+    try:
+        return look(*arguments, **named)
+    except RunnelError as error:
+        return type(error), str(error)

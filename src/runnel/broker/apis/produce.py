@@ -20,38 +20,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from runnel.broker.lanes import (
+    IDS_SINCE,
+    ZSTD_SINCE,
+    Lane,
+    is_in_transaction,
+    lane_of,
+    new_response,
+    new_result,
+    note_outcome,
+    refuse_by_time,
+    refuse_zstd,
+)
 from runnel.broker.mistakes import Refusal, code_of, text_of
 from runnel.broker.node import Node
-from runnel.broker.request import Answer, Body, Encoded, Later, Request, Silence
+from runnel.broker.request import Answer, Body, Later, Request, Silence
 from runnel.broker.topics import Topic
 from runnel.broker.transactions import ProducerEpoch, TopicPartition
 from runnel.broker.transactions.mistakes import refuse
-from runnel.clock import Clock
 from runnel.errors import InvalidBatch, RunnelError
 from runnel.log import Append, Partition
 from runnel.protocol.error_codes import ErrorCode
-from runnel.protocol.hot import appended_answer
-from runnel.records import (
-    APPEND_TIME,
-    HEADER_SIZE,
-    NO_TIMESTAMP,
-    TRANSACTIONAL,
-    BatchHeader,
-    Codec,
-    parse_header,
-    records_of,
-)
-from runnel.settings import TimestampType, TopicSettings
+from runnel.protocol.known import Known
+from runnel.records import HEADER_SIZE, TRANSACTIONAL, BatchHeader, parse_header, records_of
 
-ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 SECOND_GENERATION_SINCE = 12
-IDS_SINCE = 13
-OF_THE_LOG = TimestampType.LOG_APPEND_TIME
 
 
 def handle(node: Node, request: Request) -> Answer:
@@ -62,68 +59,31 @@ def handle(node: Node, request: Request) -> Answer:
 
 
 class LoneBatch(Later):
-    """A batch that came alone, has not to be admitted to a transaction, and was accepted: nearly every small request
-    is one.
+    """A request with nothing but a lone batch, see `runnel.broker.lanes`."""
 
-    It is checked and appended as any other. Only its answer is written by hand, byte for byte as the long way's.
-    """
+    __slots__ = ("_lane", "_size")
 
-    __slots__ = ("_asked", "_index", "_node", "_request", "_size", "_start_offset")
-
-    def __init__(
-        self, node: Node, request: Request, asked: Mapping[str, Any], index: int, size: int, start_offset: int
-    ) -> None:
+    def __init__(self, lane: Lane, size: int) -> None:
         self._body = self._tell = None
-        self._node = node
-        self._request = request
-        self._asked = asked
-        self._index = index
+        self._lane = lane
         self._size = size
-        self._start_offset = start_offset
 
     def done(self, append: Append) -> None:
-        request = self._request
-        throttle = self._node.throttle_producer(request.client_id, self._size)
-        if append.error is None:
-            appended = (append.appended.base_offset, append_time_of(append), self._start_offset)
-            data = appended_answer(request.version, self._asked, self._index, appended, throttle)
-            if data is not None:
-                self.give(Encoded(data, throttle))
-                return
-        result = new_result(self._index)
-        result["log_start_offset"] = self._start_offset
-        note_outcome(result, append)
-        self.give({"responses": [new_response(self._asked, [result])], "throttle_time": throttle})
+        self.give(self._lane.answer(append, self._lane.throttle(self._size)))
 
 
 def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
-    """None if this is another kind of request, or it is refused: then it goes the long way, which tells the reason."""
-    body, topics = request.body, node.topics
-    asked_topics = body["topic_data"]
-    if len(asked_topics) != 1 or body["acks"] not in (-1, 1):
+    """None if this is another kind of request, or it is refused."""
+    asked = request.body["topic_data"]
+    if len(asked) != 1 or len(asked[0]["partition_data"]) != 1:
         return None
-    (asked,) = asked_topics
-    topic = topics.find_id(asked["topic_id"]) if request.version >= IDS_SINCE else topics.find(asked["name"])
-    if topic is None or topic.is_internal or topic.settings.compacts or len(asked["partition_data"]) != 1:
+    batch = asked[0]["partition_data"][0]["records"]
+    lane = lane_of(node, Known(request.version, request.client_id, request.body))
+    if batch is None or lane is None:
         return None
-    (asked_partition,) = asked["partition_data"]
-    index, batch = asked_partition["index"], asked_partition["records"]
-    if batch is None or len(batch) < HEADER_SIZE:
-        return None
-    try:
-        partition = topic.partition(index)
-        header = parse_header(batch)
-        if header.attributes & TRANSACTIONAL and not is_in_transaction(node, body, topic, index, header):
-            return None
-        if request.version < ZSTD_SINCE:
-            refuse_zstd(request.version, header)
-        refuse_by_time(node.clock, topic.settings, header, batch)
-        append = partition.submit(batch, header=header)
-    except (IndexError, Refusal, RunnelError):
-        return None
-    lone = LoneBatch(node, request, asked, index, len(batch), partition.start_offset)
-    append.when_done(partial(node.handover.call, lone.done))
-    return lone
+    lone = LoneBatch(lane, len(batch))
+    append = lane.submit(batch, partial(node.handover.call, lone.done))
+    return None if append is None else lone
 
 
 # --- the long way
@@ -231,7 +191,7 @@ class Production(Later):
                 "a transactional batch in a request without a transactional id",
             )
         number = result["index"]
-        if is_in_transaction(self._node, self._request.body, topic, number, header):
+        if is_in_transaction(self._node, self._request.body["transactional_id"], topic, number, header):
             self._submit(partition, batch, result)
             self._pending += 1
             return
@@ -303,75 +263,6 @@ class Production(Later):
                         f"a record for {topic['name'] or topic['topic_id']}-{result['index']}, which asked for no "
                         f"acknowledgement, was refused: {ErrorCode(result['error_code']).name}"
                     )
-
-
-# --- what both ways share
-
-
-def is_in_transaction(node: Node, body: Mapping[str, Any], topic: Topic, number: int, header: BatchHeader) -> bool:
-    """Whether the partition is durably in this batch's transaction, and no batch before it waits to be admitted."""
-    name = body["transactional_id"]
-    if not name:
-        return False
-    # Plain tuples, which are the same as a ProducerEpoch and a TopicPartition and cost a fifth: every batch asks.
-    producer, place = (header.producer_id, header.producer_epoch), (topic.facts.name, number)
-    transactions = node.transactions
-    is_in = transactions.has(name, producer, place) or (
-        # Behind its end, but before the marker: in the first generation that would be of the same epoch.
-        topic.partition(number).has_transaction(*producer) and not transactions.is_ending(name)
-    )
-    return is_in and not transactions.is_admitting(producer[0], place)
-
-
-def refuse_zstd(version: int, header: BatchHeader) -> None:
-    if header.codec is Codec.ZSTD:
-        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"version {version} of Produce does not know zstd")
-
-
-def refuse_by_time(clock: Clock, settings: TopicSettings, header: BatchHeader, batch: memoryview) -> None:
-    if settings.message_timestamp_type is OF_THE_LOG:
-        return
-    largest = header.max_timestamp
-    now = clock.now()
-    if largest - now > settings.message_timestamp_after_max_ms:
-        limit = f"message.timestamp.after.max.ms = {settings.message_timestamp_after_max_ms}"
-        raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is after now, {now}, by more than {limit}")
-    if settings.message_timestamp_before_max_ms >= now:  # there is no such time
-        return
-    # The header tells the first record's time and the latest one: any record between may be older.
-    for record in records_of(batch):
-        oldest = record.timestamp
-        if oldest != NO_TIMESTAMP and now - oldest > settings.message_timestamp_before_max_ms:
-            limit = f"message.timestamp.before.max.ms = {settings.message_timestamp_before_max_ms}"
-            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {oldest} is before now, {now}, by more than {limit}")
-
-
-def new_response(asked: Mapping[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"name": asked["name"], "topic_id": asked["topic_id"], "partition_responses": results}
-
-
-def new_result(index: int) -> dict[str, Any]:
-    return {
-        "index": index,
-        "error_code": 0,
-        "base_offset": -1,
-        "log_append_time": -1,
-        "log_start_offset": -1,
-        "record_errors": (),
-        "error_message": None,
-    }
-
-
-def note_outcome(result: dict[str, Any], append: Append) -> None:
-    if append.error is not None:
-        result["error_code"], result["error_message"] = code_of(append.error), text_of(append.error)
-    else:
-        result["base_offset"], result["log_append_time"] = append.appended.base_offset, append_time_of(append)
-
-
-def append_time_of(append: Append) -> int:
-    """-1 unless the log gave the records its own time."""
-    return append.appended.timestamp if append.header.attributes & APPEND_TIME else -1
 
 
 def keyless_in(batch: memoryview) -> list[dict[str, Any]]:

@@ -119,13 +119,15 @@ def test_what_a_disk_loses_is_answered_as_on_the_long_way(
     assert topic is not None
     submit = topic.partition(0).submit
 
-    def lost(batch: memoryview) -> Any:
+    def lost(batch: memoryview, told: Any) -> Any:
         append = submit(batch)
         append.result(30)
         append.error = PartitionFailed(TOPIC, "a sync", OSError(5, "ill"))
+        if told is not None:
+            told(append)
         return append
 
-    monkeypatch.setattr(type(topic.partition(0)), "submit", lambda _, batch, **_kept: lost(batch))
+    monkeypatch.setattr(type(topic.partition(0)), "submit", lambda _, batch, told=None, **_kept: lost(batch, told))
     short, long = short_and_long(stage, request(stage, version, batch_of(b"a")))
     assert short == long
     assert code_in(version, short)
