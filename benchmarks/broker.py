@@ -1,6 +1,6 @@
 """The broker beside Apache Kafka 4.3.0: the same work from the same clients on the same disk, turn by turn.
 
-It needs Java 17, Maven (which fetches Kafka once) and kcat, about sixteen minutes and up to 10 GiB in the temporary
+It needs Java 17, Maven (which fetches Kafka once) and kcat, about twenty minutes and up to 10 GiB in the temporary
 directory, and leaves nothing behind. TMPDIR chooses the disk: on a file system in memory a sync costs nothing, and no
 read is cold.
 """
