@@ -87,7 +87,7 @@ MUTANTS = [
         "a batch sent twice is written twice",
         "duplicates",
         "log/writer.py",
-        "        return Append(header, None, appended)\n",
+        "        return Append(header, None, appended, told=told)\n",
         "        return None\n",
     ),
     Mutant(
