@@ -93,6 +93,17 @@ def test_a_fetch_is_begun_when_all_before_it_is_answered(stage: Room):
     assert not transport.reading
 
 
+def test_a_fetch_that_comes_by_itself_is_begun_when_all_before_it_is_answered(stage: Room):
+    stage.handlers.at_once = False
+    connection, _ = stage.connect()
+    connection.data_received(ask(1))
+    connection.data_received(fetch(2))
+    assert stage.handlers.ids == [1]
+    stage.handlers.later[1].set_result(stage.handlers.body())
+    stage.loop.turn(3)
+    assert stage.handlers.ids == [1, 2]
+
+
 def test_a_fetch_behind_a_request_that_is_answered_at_once_is_begun(stage: Room):
     connection, transport = stage.connect()
     stage.handlers.answer = lambda request: Silence()

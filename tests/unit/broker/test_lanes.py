@@ -214,6 +214,9 @@ def test_a_quota_that_is_set_meanwhile_is_heeded(stage: Stage) -> None:
     answer = read_response(Api.PRODUCE, 12, stage.answer(connection, transport, asked), 9)
     assert answer["throttle_time"] > 0
     assert not transport.reading
+    connection.data_received(asked)  # it was on its way
+    stage.node_stage.loop.run_until_complete(asyncio.sleep(0.02))
+    assert stage.node.topics.find(TOPIC).partition(0).end_offset == 3  # type: ignore[union-attr]
 
 
 # --- a connection's promises
@@ -252,8 +255,11 @@ def test_what_is_under_way_and_what_is_answered_is_counted(stage: Stage) -> None
     assert counters.requests[Api.PRODUCE] == 2
     assert counters.request_bytes[Api.PRODUCE] == sum(map(len, asked)) - 2 * 4
     assert counters.answer_bytes[Api.PRODUCE] == written - 2 * 9
+    stage.answer(connection, transport, asked[0])
     connection.data_received(asked[0])
     assert received.under_way == len(asked[0])
+    connection.connection_lost(None)
+    assert received.under_way == 0
 
 
 def test_a_client_that_goes_before_its_answer_leaves_nothing_behind(stage: Stage) -> None:
