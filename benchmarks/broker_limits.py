@@ -58,10 +58,8 @@ def figures(options: Options, place: Path, ours: Running, peer: Running) -> list
 
 
 def _peak(options: Options, place: Path, topic: str, ours: Running) -> Figure:
-    name, seconds = (
-        f"one-record requests, {CONNECTIONS} connections, {IN_FLIGHT} in flight",
-        options.size(full=5, quick=3),
-    )
+    name = f"one-record requests, {CONNECTIONS} connections, {IN_FLIGHT} in flight"
+    seconds = options.size(full=5, quick=3)
     rates: dict[str, list[float]] = {ours.name: [], SMALLEST: []}
     with _program(broker_smallest, place / "smallest", topic) as port:
         ports = {ours.name: ours.port, SMALLEST: port}

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from runnel.broker.apis import handler_of
-from runnel.broker.lanes import Lane, lane_of
+from runnel.broker.lanes import WHOLE_HEAD, Lane, lane_of
 from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Request, Silence
 from runnel.counted import counted
 from runnel.errors import MalformedRequest
@@ -43,7 +43,6 @@ MAPPED = "::ffff:"  # before an address of IPv4
 PARTS_AT_ONCE = 16  # of answers, to the socket
 COPIED_SIZE = KIB  # of a part
 PRODUCE = int(Api.PRODUCE)
-WHOLE_HEAD = len(answer_head(0, 0, flexible=True))
 NO_BODY: dict[str, object] = {}
 FETCH_KEY = Api.FETCH.to_bytes(2, "big")
 SMALL_PIECE = 4 * KIB

@@ -19,7 +19,8 @@ from runnel.clock import Clock
 from runnel.errors import RunnelError
 from runnel.log import Append
 from runnel.protocol.error_codes import ErrorCode
-from runnel.protocol.hot import appended_answer, whole_appended_answers
+from runnel.protocol.frames import answer_head
+from runnel.protocol.hot import whole_appended_answers
 from runnel.protocol.known import Known
 from runnel.records import APPEND_TIME, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, Codec, parse_header, records_of
 from runnel.settings import TimestampType, TopicSettings
@@ -27,6 +28,7 @@ from runnel.settings import TimestampType, TopicSettings
 ZSTD_SINCE = 7
 IDS_SINCE = 13
 OF_THE_LOG = TimestampType.LOG_APPEND_TIME
+WHOLE_HEAD = len(answer_head(0, 0, flexible=True))
 
 
 class Lane:
@@ -78,19 +80,15 @@ class Lane:
         """With what stands around it; None unless it is the usual one."""
         if append.error is not None or self._answers is None:
             return None
-        offset, _, timestamp, _, _ = append.appended
-        time = timestamp if append.header.attributes & APPEND_TIME else -1
-        return self._answers(correlation_id, offset, time, self._partition.start_offset, throttle)
+        offset = append.appended.base_offset
+        return self._answers(correlation_id, offset, append_time_of(append), self._partition.start_offset, throttle)
 
     def answer(self, append: Append, throttle: int) -> Body:
-        start_offset = self._partition.start_offset
-        if append.error is None:
-            appended = (append.appended.base_offset, append_time_of(append), start_offset)
-            data = appended_answer(self._known.version, self._named, self._index, appended, throttle)
-            if data is not None:
-                return Encoded(data, throttle)
+        whole = self.whole_answer(0, append, throttle)
+        if whole is not None:
+            return Encoded(whole[WHOLE_HEAD:], throttle)
         result = new_result(self._index)
-        result["log_start_offset"] = start_offset
+        result["log_start_offset"] = self._partition.start_offset
         note_outcome(result, append)
         return {"responses": [new_response(self._named, [result])], "throttle_time": throttle}
 

@@ -35,7 +35,7 @@ class Append:
     """
 
     __slots__ = (
-        *("_callbacks", "_event", "_told"),
+        *("_callbacks", "_event"),
         *("appended", "data", "done", "error", "header", "marker", "position", "size"),
     )
 
@@ -56,8 +56,8 @@ class Append:
         self.done = False
         self.error: RunnelError | None = None
         self._event: threading.Event | None = None
-        self._told = told  # by whoever answers, first
-        self._callbacks: list[Callable[[Append], None]] = []  # each is called by the thread that takes it out
+        # Each is called by the thread that takes it out.
+        self._callbacks: list[Callable[[Append], None]] = [] if told is None else [told]
 
     def result(self, timeout: float | None = None) -> Appended:
         """Wait for the answer; raises the error if the batch was lost, TimeoutError if it is not known yet."""
@@ -83,14 +83,7 @@ class Append:
         self.done = True  # before it looks who waits: whoever comes after that finds it done
         if self._event is not None:
             self._event.set()
-        told, self._told = self._told, None
-        if told is not None:
-            try:
-                told(self)
-            except Exception:  # others wait for their answers behind it
-                logger.exception("a callback of an append failed")
-        if self._callbacks:
-            self._call_back()
+        self._call_back()
 
     def _call_back(self) -> None:
         callbacks = self._callbacks

@@ -27,8 +27,8 @@ class Known:
     """What such requests have in common. `way` is for whoever answers them: what he looked up once."""
 
     __slots__ = (
-        *("acks", "client_id", "partition", "timeout", "topic", "topic_id", "transactional_id", "version"),
-        "way",
+        *("acks", "client_id", "partition", "timeout", "topic", "topic_id", "transactional_id"),
+        *("version", "way"),
     )
 
     def __init__(self, version: int, client_id: str | None, body: Message) -> None:

@@ -263,10 +263,7 @@ def test_what_is_under_way_and_what_is_answered_is_counted(stage: Stage) -> None
 
 
 def test_a_client_that_goes_before_its_answer_leaves_nothing_behind(stage: Stage) -> None:
-    connection, transport = stage.connect()
-    stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
-    connection.data_received(stage.request(12, batch_of(b"b")))
-    transport.written = b""
+    connection, transport = with_one_under_way(stage)
     connection.connection_lost(None)
     partition = stage.node.topics.find(TOPIC).partition(0)  # type: ignore[union-attr]
     stage.wait(lambda: partition.end_offset == 2)
@@ -294,11 +291,17 @@ def test_a_lone_request_that_is_too_large_is_refused(tmp_path: Path, monkeypatch
     made.close()
 
 
-def test_an_answer_while_the_client_reads_nothing_waits(stage: Stage) -> None:
+def with_one_under_way(stage: Stage) -> tuple[Connection, Transport]:
+    """A connection whose lane has a batch that is not answered yet."""
     connection, transport = stage.connect()
     stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
     transport.written = b""
     connection.data_received(stage.request(12, batch_of(b"b")))
+    return connection, transport
+
+
+def test_an_answer_while_the_client_reads_nothing_waits(stage: Stage) -> None:
+    connection, transport = with_one_under_way(stage)
     connection.pause_writing()
     partition = stage.node.topics.find(TOPIC).partition(0)  # type: ignore[union-attr]
     stage.wait(lambda: partition.end_offset == 2)
@@ -309,10 +312,7 @@ def test_an_answer_while_the_client_reads_nothing_waits(stage: Stage) -> None:
 
 
 def test_a_connection_that_stops_answers_first(stage: Stage) -> None:
-    connection, transport = stage.connect()
-    stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
-    transport.written = b""
-    connection.data_received(stage.request(12, batch_of(b"b")))
+    connection, transport = with_one_under_way(stage)
     connection.stop()
     assert not transport.closed
     stage.wait(lambda: transport.closed)

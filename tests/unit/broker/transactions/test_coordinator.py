@@ -512,9 +512,8 @@ def _answer_at_last(
 def _heals(stage: Stage, asked: asyncio.Task[object]) -> bool:
     stage.advance(1_000)
     stage.node.log.maintain()
-    time.sleep(
-        0.001
-    )  # of the machine's time, which the log's threads need: a time-out of the stage's goes by meanwhile
+    # Of the machine's time, which the log's threads need: a time-out of the stage's goes by meanwhile.
+    time.sleep(0.001)
     return asked.done()
 
 
