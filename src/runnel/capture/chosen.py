@@ -27,7 +27,7 @@ from runnel.capture.incremental import CHUNK_ROWS, anew, key_columns, stopped, t
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.source import Snapshot, Source, ready
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import NOT_THERE, Table, TableId
+from runnel.capture.tables import FORGOTTEN, NOT_THERE, Table, TableId
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ class Numbering(Protocol):
 
     def remember(self, tables: Mapping[TableId, int | None], *, describe: bool) -> None:
         """Of these was told until now, for the changes that are opened next; of no others is told. None: whatever has
-        the name; NOT_THERE: nothing has it. `describe` asks the changes to say what they are like, too: columns that
-        are others than before are not in the log.
+        the name; NOT_THERE: nothing has it; FORGOTTEN: nothing has it, and that is to be told. `describe` asks the
+        changes to say what they are like, too: columns that are others than before are not in the log.
         """
 
 
@@ -147,7 +147,7 @@ def remembered(state: State, source: Source, envelope: Envelope, *, is_prepared:
     what is there under their names is taken for them. One that was gone is there again with that, and if it goes, the
     changes say so. Not so inside of a transaction: what was told of it must be told again, of the same tables. Nor, if
     the source was prepared before, one that came after that: the changes find it, and it is prepared. The source is
-    told what to look for.
+    told what to look for: also for tables that are in no state any more, and of whose end nothing was told.
     """
     numbered = numbering(source)
     if numbered is None:
@@ -162,6 +162,7 @@ def remembered(state: State, source: Source, envelope: Envelope, *, is_prepared:
                 told = replace(state.tables[name], number=numbers[ids[name]], is_gone=False)
                 state = state.with_table(name, told)
     known = {ids.get(name) or TableId(*name.split(".", 1)): _number(told) for name, told in state.tables.items()}
+    known |= {table: FORGOTTEN for table in _described(envelope) if table not in known and table not in numbers}
     numbered.remember(known, describe=envelope.schema_changes is not None)
     return state
 
@@ -239,6 +240,14 @@ def is_read_anew(source: Source, table: TableId, mode: Mode) -> bool:
 
 def _number(told: TableState) -> int | None:
     return NOT_THERE if told.is_gone and told.number is None else told.number
+
+
+def _described(envelope: Envelope) -> list[TableId]:
+    """The tables that are chosen and were told of, where that is asked for. One that was forgotten to be read anew, as
+    when somebody took it out of a publication, may be dropped before.
+    """
+    told = () if envelope.schema_changes is None else envelope.schema_changes.tables()
+    return [table for table in told if envelope.choice.has(table)]
 
 
 def _without(table: TableId, state: State) -> State:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from runnel.capture.connect_schemas import Schema, array, field, struct, wrapped
@@ -71,6 +71,7 @@ JDBC_TYPES_BY_NAME: Final = {
     "SMALLINT UNSIGNED": 5,
     **dict.fromkeys(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), 2004),
 }
+_ID: Final = re.compile(r'".*?"\."(.*?)"\."(.*)"', re.DOTALL)
 _COMMA: Final = re.compile(r"(?<!\\),")  # that is not part of a word
 
 
@@ -105,6 +106,16 @@ class SchemaChanges:
     def drop(self, table: TableId, source: str, out: Outgoing, now: int) -> None:
         if self._told.get(self._id(table)) is not None:
             self._tell("DROP", table, None, source, out, now)
+
+    def tables(self) -> Iterator[TableId]:
+        """Those of this database that were told of, and not to be dropped; none where it has no schemas."""
+        for id, definition in self._told.items():
+            found = _ID.fullmatch(id)
+            if definition is None or found is None:
+                continue
+            table = TableId(*found.groups())
+            if self._id(table) == id:
+                yield table
 
     # --- inside
 

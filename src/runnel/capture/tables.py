@@ -22,6 +22,7 @@ class Absent(Enum):
 UNCHANGED: Final = Absent.UNCHANGED
 UNKNOWN: Final = Absent.UNKNOWN
 NOT_THERE: Final = 0  # the number of a table that is gone; no table has it
+FORGOTTEN: Final = -1  # that of one that was told of, and is in no state any more; nor does any table have this one
 
 Row: TypeAlias = tuple[Any, ...]
 

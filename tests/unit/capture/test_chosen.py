@@ -25,7 +25,7 @@ from runnel.capture.events import Again, Began, Came, Ended, Gone, Passed, Posit
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Selection
 from runnel.capture.state import State, TableState
-from runnel.capture.tables import NOT_THERE, TableId
+from runnel.capture.tables import FORGOTTEN, NOT_THERE, TableId
 from tests.unit.capture.customers import CUSTOMERS, LOOSE, NoSource
 
 AT = Position({"id": 7})
@@ -242,6 +242,19 @@ def test_one_that_came_after_the_source_was_prepared_stays_gone_until_the_change
     found = remembered(state, source, Envelope("p", NoSource(), Selection()), is_prepared=True)
     assert found.table(LOOSE.id) == state.table(LOOSE.id)
     assert source.remembered == {CUSTOMERS.id: 1, LOOSE.id: NOT_THERE}
+
+
+def test_the_end_of_one_that_was_told_of_and_is_in_no_state_any_more_is_to_be_told_if_it_is_not_there():
+    """It was to be read anew: somebody took it out of a publication, and dropped it then."""
+    source = Numbers({CUSTOMERS.id: 1})
+    chosen = Selection(without_tables=[r"public\.a"])
+    envelope = Envelope("p", NoSource(), chosen, schema_changes=True)
+    for table in (CUSTOMERS, LOOSE, A):
+        envelope.introduce(table, 0, "", Outgoing(), 0)
+    remembered(State("postgresql", AT), source, envelope)
+    assert source.remembered == {LOOSE.id: FORGOTTEN}
+    remembered(state_of(loose=TableState("complete", number=5)), source, envelope)
+    assert source.remembered == {LOOSE.id: 5}
 
 
 def test_inside_of_a_transaction_numbers_stay_as_they_were_when_it_was_begun():

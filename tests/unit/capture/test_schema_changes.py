@@ -11,7 +11,7 @@ from runnel.capture.forms import DATE, STRING, Decimals, decimal, enumeration
 from runnel.capture.outgoing import Outgoing
 from runnel.capture.selection import Masked, Selection
 from runnel.capture.stream import Stream
-from runnel.capture.tables import Column, Table
+from runnel.capture.tables import Column, Table, TableId
 from tests.unit.capture.customers import CUSTOMERS, NoSource
 
 ID = '"shop"."public"."customers"'
@@ -116,6 +116,24 @@ def test_a_table_that_is_gone_is_told_of_once_and_may_come_back():
     stream.tell([Began("7", 0), gone, create(), gone, gone, create(WIDER), Ended("7", {"at": 7}, 0)], out, 0)
     assert [kind for kind, _ in kinds(out)] == ["CREATE", "DROP", "CREATE"]
     assert told(out)[1]["tableChanges"][0]["table"] is None
+
+
+def test_those_that_were_told_of_and_not_to_be_dropped_are_known_in_another_life():
+    loose, dotted = (Table(TableId(schema, name), (), ()) for schema, name in (("public", "loose"), ("a.b", 'c"."d')))
+    first, out = envelope(), Outgoing()
+    for table in (CUSTOMERS, loose, dotted):
+        first.introduce(table, 0, "", out, 0)
+    first.gone(Gone(loose.id, 0), out, 0)
+    assert list(recalled(out).schema_changes.tables()) == [CUSTOMERS.id, dotted.id]
+
+
+@pytest.mark.parametrize("source", [{"database": "another"}, {"has_schemas": False}])
+def test_nothing_is_known_of_tables_that_another_database_has_told_to_the_same_topic(monkeypatch, source):
+    first, out = envelope(), Outgoing()
+    first.introduce(CUSTOMERS, 0, "", out, 0)
+    for name, value in source.items():
+        monkeypatch.setattr(NoSource, name, value)
+    assert not [*recalled(out).schema_changes.tables()]
 
 
 def test_a_table_that_lost_a_partition_is_not_told_as_dropped():

@@ -268,15 +268,17 @@ class PostgresSource:
     def _look(self) -> Catalog:
         with self._address.telling():
             connection = self._definitions.connection
+            # Before the tables are listed: one that goes in between is gone then, and not one that is not published.
+            published = self._published(connection)
             listed = catalog.tables(connection)
-            captured = self._chosen_of(listed)
-            unpublished = self._unpublished(connection, captured)
             found = connection.execute(
                 "SELECT pg_current_wal_insert_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
             ).fetchone()
         assert found is not None
+        captured = self._chosen_of(listed)
         parts = self._parts(listed, captured)
         tables = {table.id: table.oid for table in listed if table.id not in parts}
+        unpublished = {table.id for table in captured if published is not None and table.id not in published}
         return Catalog(tables, lsn_number(found[0]), int(found[1]), unpublished)
 
     def _parts(self, listed: Sequence[ListedTable], captured: Sequence[ListedTable]) -> set[TableId]:
@@ -289,12 +291,12 @@ class PostgresSource:
                 self._say(table, what)
         return {table.id for table in parts}
 
-    def _unpublished(self, connection: Connection, captured: Sequence[ListedTable]) -> set[TableId]:
+    def _published(self, connection: Connection) -> Published | None:
+        """None while somebody alters or drops one of them: it is looked for again, and said the next time."""
         try:
-            published = self._readiness(connection).published()
-        except TableMoved:  # they are looked for again
-            return set()
-        return {table.id for table in captured if table.id not in published}
+            return self._readiness(connection).published()
+        except TableMoved:
+            return None
 
     def _is_there(self, relation: Relation, transaction: int) -> bool | None:
         with self._address.telling():
@@ -374,9 +376,8 @@ class PostgresSource:
 
     def _say_unpublished(self, connection: Connection, chosen: Sequence[ListedTable]) -> None:
         """They came when the others were published."""
-        try:
-            published = self._readiness(connection).published()
-        except TableMoved:  # it is said the next time
+        published = self._published(connection)
+        if published is None:
             return
         for table in self._fit(connection, chosen):
             if table.id not in published and table.id not in (self._remembered or {}):

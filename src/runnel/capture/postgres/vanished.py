@@ -81,7 +81,7 @@ class WatchedChanges:
         self._noticed: list[Noticed] = []
         self._redefined: set[TableId] = set()  # by the transaction that is told
         self._replaced: TableId | None = None
-        self._unpublished: set[TableId] = set()  # that were noticed
+        self._unpublished: set[TableId] = set()  # that were noticed, or are gone or others, which is told instead
         self._missed: list[TableId] = []  # of these, those that were told
         shown = self._see()
         self._opened = shown.lsn, shown.micros
@@ -140,6 +140,7 @@ class WatchedChanges:
             if number != found and (number is not None or found == NOT_THERE):
                 kind = Found.GONE if found == NOT_THERE else Found.REPLACED
                 self._noticed.append(Noticed(table, kind, shown.lsn, shown.micros))
+                self._unpublished.add(table)
             elif table in shown.unpublished and table not in self._unpublished and not self._is_rest:
                 self._unpublished.add(table)
                 self._noticed.append(Noticed(table, Found.UNPUBLISHED, shown.lsn, shown.micros))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from runnel.capture import capture as captures
 from runnel.capture.chosen import Mode
+from runnel.capture.events import Came, Gone, Position
+from runnel.capture.postgres import catalog
 from runnel.capture.postgres.errors import DatabaseRefused, NotReady
+from runnel.capture.postgres.readiness import Readiness
 from runnel.capture.selection import Selection
 from tests.contract.capture.captured_postgres import Database, wait_for
 from tests.contract.capture.lives import capture_of, running
 from tests.contract.capture.postgres.lives import end_of_log, has_come_to
-from tests.contract.capture.postgres.test_replaced import _soon, folded  # noqa: F401  # a fixture
+from tests.contract.capture.postgres.test_replaced import _soon, folded, schema_changes  # noqa: F401  # a fixture
 from tests.contract.capture.topics import committed
 
 pytestmark = pytest.mark.servers
@@ -33,6 +38,17 @@ MEANWHILE = tuple(
         "INSERT INTO {} VALUES (31, 'meanwhile')",
     )
 )
+WENT = {
+    "dropped": ["DROP TABLE t"],
+    "renamed": ["ALTER TABLE t RENAME TO elsewhere"],
+    "made-again": ["DROP TABLE t", "CREATE TABLE t(id int PRIMARY KEY, v text)"],
+    "attached": ["DELETE FROM t", "ALTER TABLE parts ATTACH PARTITION t FOR VALUES FROM (100) TO (200)"],
+}
+READ = {
+    "initial": {"mode": Mode.INITIAL},
+    "incremental": {"mode": Mode.INCREMENTAL},
+    "being-read": {"mode": Mode.INCREMENTAL, "chunk": 5, "rate": 100},
+}
 TAKEN_OUT = {
     "dropped": "ALTER PUBLICATION {} DROP TABLE t",
     "set": "ALTER PUBLICATION {} SET TABLE parts",
@@ -40,10 +56,10 @@ TAKEN_OUT = {
 }
 
 
-def capture(broker, database: Database, *, mode: Mode = Mode.INITIAL, publication: str | None = None, **reading):
+def capture(broker, database: Database, *, mode: Mode = Mode.INITIAL, publication: str | None = None, **options):
     selection = Selection(tables=[rf"{database.schema}\.(t|parts)"])
     source = database.source(selection.has, publication=publication)
-    return capture_of(database.schema, source, broker.bootstrap, selection, snapshot=mode, **reading)
+    return capture_of(database.schema, source, broker.bootstrap, selection, snapshot=mode, **options)
 
 
 def topic(broker, database: Database, table: str):
@@ -61,10 +77,10 @@ def published(database: Database, publication: str) -> set[str]:
     }
 
 
-def settle(at_work, database: Database, publication: str = "") -> None:
-    """Until both are published and read, and all is told."""
-    names = {f"{database.schema}.{name}" for name in ("t", "parts")}
-    wait_for(lambda: published(database, publication or own(database)) == {"t", "parts"})
+def settle(at_work, database: Database, publication: str = "", *, tables: Collection[str] = ("t", "parts")) -> None:
+    """Until they are published and read, and all is told."""
+    names = {f"{database.schema}.{name}" for name in tables}
+    wait_for(lambda: published(database, publication or own(database)) == set(tables))
     end = end_of_log(database.server.url)
     wait_for(lambda: has_come_to(at_work, end) and at_work.state.tables.keys() == names)
 
@@ -73,6 +89,33 @@ def check(broker, database: Database) -> None:
     for table in ("t", "parts"):
         rows = sorted(tuple(row.values()) for row in folded(topic(broker, database, table)))
         assert rows == sorted(database.ask(f"SELECT * FROM {table}")), table
+
+
+def check_gone(broker, database: Database, at_work, publication: str = "") -> None:
+    """That t is told as any table that is dropped, and the other one is told on."""
+    wait_for(lambda: schema_changes(broker, database, "t") == ["CREATE", "DROP"])
+    database.run("INSERT INTO parts VALUES (50, 'end')")
+    settle(at_work, database, publication, tables=["parts"])
+    assert not folded(topic(broker, database, "t"))
+    rows = sorted(tuple(row.values()) for row in folded(topic(broker, database, "parts")))
+    assert rows == database.ask("SELECT * FROM parts ORDER BY id")
+
+
+def refused(broker, database: Database) -> str:
+    """A publication of an administrator, who takes t out of it while it is captured: that ends with the SQL."""
+    given = f"{own(database)}_given"
+    database.run(*MADE, f"CREATE PUBLICATION {given} FOR TABLE t, parts WITH (publish_via_partition_root = true)")
+    at_work = capture(broker, database, publication=given, schema_changes=True)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(at_work.run)
+        try:
+            wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
+            database.run(f"ALTER PUBLICATION {given} DROP TABLE t")
+            with pytest.raises(NotReady, match=rf'publication "{given}" does not have {database.schema}\.t'):
+                ended.result(timeout=120)
+        finally:
+            at_work.stop()
+    return given
 
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["running", "stopped"])
@@ -100,18 +143,7 @@ def test_it_is_put_back_and_read_anew(broker, database, way, is_down, caplog):
 
 
 def test_in_a_publication_of_an_administrator_it_is_told_with_the_sql_and_read_anew_when_it_is_back(broker, database):
-    given = f"{own(database)}_given"
-    database.run(*MADE, f"CREATE PUBLICATION {given} FOR TABLE t, parts WITH (publish_via_partition_root = true)")
-    at_work = capture(broker, database, publication=given)
-    with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(at_work.run)
-        try:
-            wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.is_complete)
-            database.run(f"ALTER PUBLICATION {given} DROP TABLE t")
-            with pytest.raises(NotReady, match=rf'publication "{given}" does not have {database.schema}\.t'):
-                ended.result(timeout=120)
-        finally:
-            at_work.stop()
+    given = refused(broker, database)
     database.run(*MEANWHILE, f"ALTER PUBLICATION {given} ADD TABLE t")
     with running(capture(broker, database, publication=given)) as at_work:
         settle(at_work, database, given)
@@ -144,6 +176,68 @@ def test_one_that_is_being_read_by_chunks_is_read_once_more(broker, database):
         wait_for(lambda: at_work.state.table(database.table("t")).is_again)
         settle(at_work, database)
     check(broker, database)
+
+
+@pytest.mark.parametrize("moment", ["told", "put-back", "read"])
+@pytest.mark.parametrize("reading", READ)
+def test_one_that_is_dropped_before_it_is_read_anew_is_gone(broker, database, monkeypatch, reading, moment):
+    database.run(*MADE, "INSERT INTO t SELECT i, 'more' FROM generate_series(100, 500) i")
+    at_work = capture(broker, database, **READ[reading], schema_changes=True)
+    source, left = at_work._source, iter(["DROP TABLE t"])
+    prepare, is_read_anew = source.prepare, captures.is_read_anew
+
+    def drop_before(*asked):
+        database.run(*left)
+        return is_read_anew(*asked)
+
+    def drop_beside() -> Position:
+        database.run(*left if moment == "put-back" else ())
+        position = prepare()
+        database.run(*left)
+        return position
+
+    with running(at_work):
+        if reading != "being-read":
+            settle(at_work, database)
+        wait_for(lambda: at_work.is_streaming.is_set() and at_work.state.table(database.table("t")).rows > 5)
+        if moment == "told":
+            monkeypatch.setattr(captures, "is_read_anew", drop_before)
+        else:
+            monkeypatch.setattr(source, "prepare", drop_beside)
+        database.run(TAKEN_OUT["dropped"].format(own(database)))
+        wait_for(lambda: not database.ask("SELECT WHERE to_regclass('t') IS NOT NULL"))
+        check_gone(broker, database, at_work)
+
+
+def test_one_that_an_administrator_drops_instead_of_putting_it_back_is_gone(broker, database):
+    given = refused(broker, database)
+    database.run("DROP TABLE t")
+    with running(capture(broker, database, publication=given, schema_changes=True)) as at_work:
+        check_gone(broker, database, at_work, given)
+
+
+@pytest.mark.parametrize("way", WENT)
+def test_one_that_goes_between_the_questions_of_a_look_is_gone_and_not_taken_out(database, monkeypatch, way):
+    database.run(*MADE)
+    source = database.source()
+    changes = source.changes(source.prepare())
+    meanwhile = iter(WENT[way])  # once, behind the first question
+
+    def answered_before(question):
+        def ask(*arguments):
+            answer = question(*arguments)
+            database.run(*meanwhile)
+            return answer
+
+        return ask
+
+    monkeypatch.setattr(catalog, "tables", answered_before(catalog.tables))
+    monkeypatch.setattr(Readiness, "published", answered_before(Readiness.published))
+    events = []
+    wait_for(lambda: events.extend(changes.read(0.1)) or [each for each in events if isinstance(each, Gone | Came)])
+    changes.close()
+    (found,) = [each for each in events if isinstance(each, Gone | Came)]
+    assert (type(found), found.table) == (Gone, database.table("t"))
 
 
 def test_where_all_are_taken_out_with_the_publication_nothing_is_missing_when_it_is_made_again(broker, database):

@@ -6,7 +6,7 @@ from runnel.capture.events import Began, Came, Ended, Gone, Passed, Position, Re
 from runnel.capture.postgres import vanished
 from runnel.capture.postgres.errors import TableReplaced, TablesUnpublished
 from runnel.capture.postgres.vanished import Catalog, WatchedChanges, source_at
-from runnel.capture.tables import Table, TableId
+from runnel.capture.tables import FORGOTTEN, Table, TableId
 
 A, B, C = (TableId("public", name) for name in "abc")
 
@@ -86,6 +86,13 @@ def test_one_that_comes_back_is_another_one():
     assert changes.read(0) == [Passed(place(6)), Gone(A, 3, source_at(6))]
 
 
+def test_one_that_is_in_no_state_any_more_is_gone_and_then_another_one():
+    looks = [Catalog({}, 0, 1), Catalog({A: 9}, 5, 2, {A})]
+    changes = watched([[Passed(place(4))], [Passed(place(5))]], looks, {A: FORGOTTEN})
+    assert changes.read(0) == [Gone(A, 1, source_at(0)), Passed(place(4))]
+    assert changes.read(0) == [Passed(place(5)), Gone(A, 2, source_at(5))]
+
+
 def test_a_number_that_is_not_known_is_taken_from_the_catalog():
     looks = [Catalog({A: 1}, 0, 1), Catalog({A: 2}, 5, 2)]
     changes = watched([[Passed(place(5))]], looks, {A: None})
@@ -158,6 +165,14 @@ def test_tables_that_are_not_published_are_told_once_and_put_back_where_nobody_r
     with pytest.raises(TablesUnpublished, match=r"shop does not tell of public\.a, public\.b: somebody took"):
         changes.read(0)
     assert put_back == {A, B}
+
+
+def test_another_table_of_the_same_name_is_not_said_to_be_taken_out_though_it_is_not_published_yet():
+    looks = [Catalog({A: 1}, 0, 1), Catalog({A: 9}, 5, 2), Catalog({A: 9}, 6, 3, {A})]
+    changes = watched([[], [], [Passed(place(7))]], looks, {A: 1})
+    assert [changes.read(0) for _ in range(3)] == [[], [], [Passed(place(7)), Gone(A, 2, source_at(5))]]
+    with pytest.raises(TableReplaced):
+        changes.read(0)
 
 
 def test_the_rest_of_a_transaction_is_told_before_anybody_looks_for_what_is_not_published():
