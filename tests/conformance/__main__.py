@@ -14,9 +14,10 @@ the tests named, beside what the baseline says of the others.
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -30,6 +31,9 @@ from tests.conformance.scope import OUT_OF_SCOPE, is_out_of_scope
 from tests.conformance.suites import SUITES, Suite
 from tests.interop.kafka_distribution import VERSION
 from tests.interop.kafka_server import DEFAULTS, kafka_server
+
+# From settings and a directory to the address of a broker.
+Start = Callable[[Mapping[str, str], Path], AbstractContextManager[str]]
 
 DIFFERENT = 1
 WIDTH = 150
@@ -53,8 +57,7 @@ def main() -> int:
         kept = load(suite.baseline).limited_to(suite.list_names()) if options.only else None
         record(suite, names, directory, options.record, kept, console)
         return 0
-    with address(options, suite, directory) as bootstrap:
-        outcomes = run(suite, bootstrap, names, directory, console)
+    outcomes = run(suite, partial(address, options), names, directory, console)
     return tell(load(suite.baseline), outcomes, directory, console)
 
 
@@ -84,23 +87,31 @@ def choose(suite: Suite, only: list[str]) -> list[str]:
 
 
 @contextmanager
-def address(options: argparse.Namespace, suite: Suite, directory: Path) -> Iterator[str]:
+def address(options: argparse.Namespace, settings: Mapping[str, str], directory: Path) -> Iterator[str]:
     if options.broker == "runnel":
-        with our_broker(directory / "runnel", suite.settings) as broker:
+        with our_broker(directory / "runnel", settings) as broker:
             yield broker.bootstrap
             broker.check()
     elif options.broker == "kafka":
-        with kafka_server(directory / "kafka-server", suite.settings) as server:
-            yield server.bootstrap
+        with kafka(settings, directory) as bootstrap:
+            yield bootstrap
     else:
         yield options.bootstrap
 
 
-def run(suite: Suite, bootstrap: str, names: list[str], directory: Path, console: Console) -> list[Outcome]:
+@contextmanager
+def kafka(settings: Mapping[str, str], directory: Path) -> Iterator[str]:
+    with kafka_server(directory / "kafka-server", settings) as server:
+        yield server.bootstrap
+
+
+def run(suite: Suite, broker: Start, names: list[str], directory: Path, console: Console) -> list[Outcome]:
     outcomes = []
-    for outcome in suite.run(bootstrap, names, directory):
-        console.print(str(outcome), markup=False, highlight=False)
-        outcomes.append(outcome)
+    for number, (settings, alike) in enumerate(suite.by_settings(names)):
+        with broker(settings, directory / f"broker-{number}") as bootstrap:
+            for outcome in suite.run(bootstrap, alike, directory):
+                console.print(str(outcome), markup=False, highlight=False)
+                outcomes.append(outcome)
     return outcomes
 
 
@@ -109,13 +120,12 @@ def record(suite: Suite, names: list[str], directory: Path, runs: int, kept: Bas
         "suite": suite.about,
         "broker": f"Apache Kafka {VERSION}, one node, KRaft, a new one for each run",
         "settings": DEFAULTS | dict(suite.settings),
+        "own settings of tests": suite.own_settings,
         "date": date.today().isoformat(),
     }
     outcomes = []
     for number in range(1, runs + 1):
-        here = directory / f"run-{number}"
-        with kafka_server(here / "kafka-server", suite.settings) as server:
-            outcomes.append(run(suite, server.bootstrap, names, here, console))
+        outcomes.append(run(suite, kafka, names, directory / f"run-{number}", console))
         store(suite.baseline, about, outcomes, kept)
     console.print(f"stored {suite.baseline}; the output of the tests is in {directory}")
 

@@ -24,9 +24,30 @@ class Suite:
     """How many of its tests may run at the same time."""
     run_of: Callable[[str], str] = str
     """By its name, what is run for a test: others may be run with it."""
+    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By its name, what a test needs of a broker beside the settings."""
+
+    def by_settings(self, names: Iterable[str]) -> list[tuple[Mapping[str, str], list[str]]]:
+        """The settings of each broker that is needed, and the tests that are run on it."""
+        brokers: list[tuple[Mapping[str, str], list[str]]] = []
+        for name in names:
+            settings = {**self.settings, **self.own_settings.get(name, {})}
+            for known, alike in brokers:
+                if known == settings:
+                    alike.append(name)
+                    break
+            else:
+                brokers.append((settings, [name]))
+        return brokers
 
 
-def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], protocol: str = "classic") -> Suite:
+def librdkafka_suite(
+    name: str,
+    scenario: str,
+    settings: Mapping[str, str],
+    protocol: str = "classic",
+    own_settings: Mapping[str, Mapping[str, str]] | None = None,
+) -> Suite:
     def cases() -> list[librdkafka.Case]:
         return librdkafka.list_group_cases() if protocol == "consumer" else librdkafka.list_cases(scenario)
 
@@ -45,6 +66,7 @@ def librdkafka_suite(name: str, scenario: str, settings: Mapping[str, str], prot
         settings,
         librdkafka.SIDE_BY_SIDE,
         librdkafka.run_of,
+        own_settings or {},
     )
 
 
@@ -54,7 +76,7 @@ FOUR_PARTITIONS = {"num.partitions": "4", "auto.create.topics.enable": "true"}
 SUITES = {
     suite.name: suite
     for suite in (
-        librdkafka_suite("librdkafka", "default", FOUR_PARTITIONS),
+        librdkafka_suite("librdkafka", "default", FOUR_PARTITIONS, own_settings=librdkafka.WITH_DELAY),
         librdkafka_suite(
             "librdkafka-noautocreate", "noautocreate", FOUR_PARTITIONS | {"auto.create.topics.enable": "false"}
         ),

@@ -1,7 +1,9 @@
 """What passes on Apache Kafka passes here, by the tests that the authors of clients wrote for their clients."""
 
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.conformance.baseline import Difference, differences, load
 from tests.conformance.broker import our_broker
 from tests.conformance.exceptions import EXCEPTIONS
+from tests.conformance.outcome import Outcome
 from tests.conformance.scope import is_out_of_scope
 from tests.conformance.suites import SUITES, Suite
 
@@ -56,14 +59,23 @@ def assert_passes(suite: Suite, names: list[str], directory: Path) -> None:
 
 
 def differing(suite: Suite, names: list[str], directory: Path, side_by_side: int = 1) -> list[Difference]:
-    with our_broker(directory / "runnel", suite.settings) as broker, ThreadPoolExecutor() as threads:
+    outcomes = []
+    for number, (settings, alike) in enumerate(suite.by_settings(names)):
+        outcomes += outcomes_of(suite, settings, alike, directory / str(number), side_by_side)
+    assert sorted(outcome.name for outcome in outcomes) == sorted(names)
+    return differences(load(suite.baseline), outcomes, EXCEPTIONS)
+
+
+def outcomes_of(
+    suite: Suite, settings: Mapping[str, str], names: list[str], directory: Path, side_by_side: int
+) -> list[Outcome]:
+    """On a broker with these settings."""
+    with our_broker(directory / "runnel", settings) as broker, ThreadPoolExecutor() as threads:
         places = (directory / str(number) for number in range(side_by_side))
         shares = [share for share in shared(suite, names, side_by_side) if share]
         ran = list(threads.map(lambda share, place: list(suite.run(broker.bootstrap, share, place)), shares, places))
         broker.check()
-    outcomes = [outcome for share in ran for outcome in share]
-    assert sorted(outcome.name for outcome in outcomes) == sorted(names)
-    return differences(load(suite.baseline), outcomes, EXCEPTIONS)
+    return [outcome for share in ran for outcome in share]
 
 
 @pytest.mark.servers
@@ -82,6 +94,19 @@ def test_all_tests_that_pass_on_apache_kafka_pass_here(suite: Suite, tmp_path: P
 def test_the_baseline_holds_tests_that_can_be_required(suite: Suite) -> None:
     assert required(suite)
     assert quick(suite)
+
+
+@every_suite
+def test_settings_of_its_own_are_for_a_required_test(suite: Suite) -> None:
+    assert set(suite.own_settings) <= set(required(suite))
+
+
+def test_a_test_with_settings_of_its_own_gets_a_broker_of_its_own() -> None:
+    suite = replace(SUITES["librdkafka"], settings={"a": "1", "b": "2"}, own_settings={"odd": {"b": "3"}})
+    assert suite.by_settings(["first", "odd", "last"]) == [
+        ({"a": "1", "b": "2"}, ["first", "last"]),
+        ({"a": "1", "b": "3"}, ["odd"]),
+    ]
 
 
 def test_there_are_few_exceptions_each_with_a_cause_and_for_a_required_test() -> None:
