@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "a marker is answered before its sync",
         "log/writer.py",
-        " or self._ends_transaction()\n",
-        "\n",
+        "self._home.clock.elapsed() or self._has_markers\n",
+        "self._home.clock.elapsed()\n",
     ),
     Mutant(
         "new start not saved before files go",
@@ -148,7 +148,7 @@ MUTANTS = [
     Mutant(
         "no sync of the folder of a new partition",
         "log/log.py",
-        "make_directory(directory)\n            self._home.files.sync_directory(self.path)\n",
+        "make_directory(directory)\n                self._home.files.sync_directory(self.path)\n",
         "make_directory(directory)\n",
     ),
     Mutant(
@@ -204,8 +204,10 @@ MUTANTS = [
     Mutant(
         "repetition answered before the first is synced",
         "log/writer.py",
-        "        return Append(header, None, appended)",
-        "        repeated = Append(header, None, appended)\n        repeated.answer()\n        return repeated",
+        "        return Append(header, None, appended, told=told)",
+        "        repeated = Append(header, None, appended, told=told)\n"
+        "        repeated.answer()\n"
+        "        return repeated",
     ),
 ]
 
