@@ -41,7 +41,10 @@ class CleanupPolicy(StrEnum):
     COMPACT = "compact"
 
 
-_COMPACT = CleanupPolicy.COMPACT  # found in a tenth of the time: each batch asks for it
+# Each batch asks for these, which are found in a tenth of the time.
+_COMPACT = CleanupPolicy.COMPACT
+_AS_SENT = CompressionType.PRODUCER
+_OF_THE_LOG = TimestampType.LOG_APPEND_TIME
 
 
 def _setting(name: str, default: int | None, least: int, most: int = INT64_MAX) -> Any:
@@ -102,6 +105,11 @@ class TopicSettings:
     def compacts(self) -> bool:
         """Whether only the last record of each key is to be kept."""
         return _COMPACT in self.cleanup_policy
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether they are written as they were sent: with their own compression and times."""
+        return self.compression_type is _AS_SENT and self.message_timestamp_type is not _OF_THE_LOG
 
     @property
     def deletes(self) -> bool:

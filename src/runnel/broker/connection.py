@@ -20,9 +20,8 @@ from runnel.broker.apis import handler_of
 from runnel.broker.lanes import WHOLE_HEAD, Lane, lane_of
 from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Request, Silence
 from runnel.counted import counted
-from runnel.errors import MalformedRequest
+from runnel.errors import MalformedRequest, RunnelError
 from runnel.files import Buffer
-from runnel.log import Append
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
@@ -53,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 Frame = tuple[bytes, int, int]  # data with a request in it, and from where to where that goes
+Outcome = tuple[int, int, RunnelError | None]  # of a batch: see `Told.tell`
 
 
 class Slot:
@@ -68,6 +68,37 @@ class Slot:
         self.long_poll: LongPoll | None = None
 
 
+class LoneSlot(Slot):
+    """Of a lone batch, which is told of by the log: see `Told`."""
+
+    __slots__ = ("_connection", "found", "is_ready", "lane", "outcome", "whole")
+
+    def __init__(self, request: Request, encoder: Encoder, connection: Connection, lane: Lane, found: Found) -> None:
+        self.request = request
+        self.encoder = encoder
+        self.parts = None
+        self.throttle = 0
+        self.long_poll = None
+        self.lane = lane
+        self.whole: bytes | None = None  # the usual answer, if it `is_ready` and the append does not fail
+        self.is_ready = False
+        self.outcome: Outcome | None = None
+        self.found = found
+        self._connection = connection
+
+    def expect(self, base_offset: int, timestamp: int) -> None:
+        self.throttle = throttle = self.lane.throttle(len(self.found[1]))
+        self.whole = self.lane.whole_answer(self.request[2], base_offset, timestamp, throttle)
+        self.is_ready = True  # last: after a defect it is tried again, where the connection ends of it
+
+    def tell(self, base_offset: int, timestamp: int, error: RunnelError | None) -> None:
+        self.outcome = base_offset, timestamp, error
+        self._connection.node.handover.call(self._connection.appended, self)
+
+    def refuse(self) -> None:
+        self._connection.node.handover.call(self._connection.begin_again, self)
+
+
 class Connection(asyncio.Protocol):
     host = ""
 
@@ -75,7 +106,7 @@ class Connection(asyncio.Protocol):
         self.listener = listener
         self.last_active = 0
         self._server = server
-        self._node = server.node
+        self.node = server.node
         self._clock = server.clock
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes | bytearray] = []  # of a request that is not whole yet
@@ -123,11 +154,18 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._stopping:
             return
         size = len(data)
-        if self._is_lone(data, size):
+        if (
+            not (self._slots or self._frames or self._chunks)
+            and SMALLEST_FRAME <= size <= ALWAYS_READ
+            and LENGTH.unpack_from(data)[0] + LENGTH.size == size
+            and self._muted is None
+            and self._sending
+            and size - LENGTH.size <= self.node.settings.socket_request_max_bytes
+        ):  # one whole request, and the only one, which waits for nothing
             self._heard = True
             self._under_way += size
             self._server.received.under_way += size
-            self._begin((data, LENGTH.size, size))
+            self._begin(data, LENGTH.size, size)
             if self._slots and self._slots[0].parts is not None:
                 self._take_turn()
             return
@@ -140,17 +178,6 @@ class Connection(asyncio.Protocol):
         if self._arrived >= self._needed:
             self._cut_frames()
         self._take_turn()
-
-    def _is_lone(self, data: bytes, size: int) -> bool:
-        """Whether this is one whole request, and the only one: it waits for nothing."""
-        return (
-            not (self._chunks or self._frames or self._slots)
-            and SMALLEST_FRAME <= size <= ALWAYS_READ
-            and LENGTH.unpack_from(data)[0] + LENGTH.size == size
-            and size - LENGTH.size <= self._node.settings.socket_request_max_bytes
-            and self._muted is None
-            and self._sending
-        )
 
     def eof_received(self) -> bool:
         return False  # whoever closes its side does not wait for answers
@@ -244,7 +271,7 @@ class Connection(asyncio.Protocol):
                 self._send()  # perhaps it waits only for an answer to leave
                 if not self._may_begin():
                     break
-            self._begin(self._frames.popleft())
+            self._begin(*self._frames.popleft())
             begun += 1
         if self._slots and self._slots[0].parts is not None:
             self._send()
@@ -302,11 +329,15 @@ class Connection(asyncio.Protocol):
 
     # --- one request
 
-    def _begin(self, frame: Frame) -> None:
-        data, start, end = frame
+    def _begin(self, data: bytes, start: int, end: int) -> None:
         found = self._known.find(data, start, end)
-        if found is not None and self._begin_lone(found, correlation_id_at(data, start), end - start):
-            return
+        if found is not None:
+            known = found[0]
+            lane: Lane | None = known.way
+            if lane is None or not lane.is_open:
+                lane = known.way = lane_of(self.node, known)
+            if lane is not None and self._begin_lone(found, lane, correlation_id_at(data, start), end - start):
+                return
         try:
             read = self._read(data, start, end) if found is None else found.facts(correlation_id_at(data, start))
         except MalformedRequest as error:
@@ -398,52 +429,65 @@ class Connection(asyncio.Protocol):
 
     # --- a lone batch
 
-    def _begin_lone(self, found: Found, correlation_id: int, size: int) -> bool:
+    def _begin_lone(self, found: Found, lane: Lane, correlation_id: int, size: int) -> bool:
         """False if it has to go the long way."""
         known, batch = found
-        lane, node = known.way, self._node
-        if lane is None or not lane.is_open:
-            lane = known.way = lane_of(node, known)
-            if lane is None:
-                return False
         facts = (PRODUCE, known.version, correlation_id, known.client_id, NO_BODY, self, size)
-        slot = Slot(tuple.__new__(Request, facts), _ENCODERS[PRODUCE, known.version])
-        told = partial(node.handover.call, partial(self._appended, slot, lane, len(batch)))
+        slot = LoneSlot(tuple.__new__(Request, facts), _ENCODERS[PRODUCE, known.version], self, lane, found)
         try:
-            if lane.submit(batch, told) is None:
+            if not lane.begin(batch, slot):
                 return False
         except Exception as error:
             self._fail(slot.request, error)
         self._slots.append(slot)
         return True
 
-    def _appended(self, slot: Slot, lane: Lane, size: int, append: Append) -> None:
-        """Its answer is there, on the event loop: the usual one leaves at once where nothing else is under way."""
+    def begin_again(self, slot: LoneSlot) -> None:
+        """The long way, in its place: the log has looked at it and refuses it."""
         request = slot.request
+        if self._transport is None:
+            return
+        key, version, correlation_id, client_id, body = slot.found.facts(request.correlation_id)
+        slot.request = Request(key, version, correlation_id, client_id, body, self, request.size)
+        self._call(handler_of(key), slot)
+        if slot.parts is not None:
+            self._answer_or_wait(slot)
+
+    def appended(self, slot: LoneSlot) -> None:
+        """On the event loop. The usual answer leaves at once where nothing else is under way."""
+        request, outcome, server = slot.request, slot.outcome, self._server
+        assert outcome is not None
+        base_offset, timestamp, error = outcome
         try:
-            throttle = lane.throttle(size)
-            data = lane.whole_answer(request.correlation_id, append, throttle)
-            if data is None:
-                self._came(slot, lane.answer(append, throttle))
+            if not slot.is_ready:
+                slot.expect(base_offset, timestamp)
+            data = slot.whole
+            if data is None or error is not None:
+                self._came(slot, slot.lane.answer(base_offset, timestamp, error, slot.throttle))
                 return
         except Exception as error:
             self._fail(request, error)
             return
         if self._transport is None:
             return
-        self._server.count(request, len(data) - WHOLE_HEAD)
-        if len(self._slots) > 1 or self._frames or throttle or self._is_held or self._server.received.waiting:
-            slot.parts, slot.throttle = [data], throttle
+        if (
+            len(self._slots) > 1
+            or self._frames
+            or slot.throttle
+            or not self._sending
+            or self._stopping
+            or self._muted is not None
+            or server.received.waiting
+        ):
+            slot.parts = [data]
             self._answer_or_wait(slot)
         else:
-            self._slots.clear()
-            self._under_way -= request.size + LENGTH.size
-            self._server.received.under_way -= request.size + LENGTH.size
             self._transport.write(data)
-
-    @property
-    def _is_held(self) -> bool:
-        return self._muted is not None or not self._sending or self._stopping
+            self._slots.clear()
+            size = request[6] + LENGTH.size
+            self._under_way -= size
+            server.received.under_way -= size
+        server.count(request, len(data) - WHOLE_HEAD)
 
     # --- answers
 

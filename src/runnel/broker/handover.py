@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 
@@ -24,14 +23,15 @@ class Handover:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._run)
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """On the event loop: what is handed over inside is called at its end, without another turn of the loop."""
+    def together(self) -> Handover:
+        """A context on the event loop: what is handed over inside is called at its end, in the loop's same turn."""
+        return self
+
+    def __enter__(self) -> None:
         self._under_way = True
-        try:
-            yield
-        finally:
-            self._run()
+
+    def __exit__(self, *_: object) -> None:
+        self._run()
 
     def _run(self) -> None:
         self._under_way = False  # first: a call that comes now may not be among those that are run

@@ -8,7 +8,7 @@ Whatever is not as it should be goes the long way, which tells the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from runnel.broker.mistakes import Refusal, code_of, text_of
@@ -17,12 +17,12 @@ from runnel.broker.request import Body, Encoded
 from runnel.broker.topics import Topic
 from runnel.clock import Clock
 from runnel.errors import RunnelError
-from runnel.log import Append
+from runnel.log import Append, Told
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.frames import answer_head
 from runnel.protocol.hot import whole_appended_answers
 from runnel.protocol.known import Known
-from runnel.records import APPEND_TIME, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, Codec, parse_header, records_of
+from runnel.records import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, Codec, parse_header, records_of
 from runnel.settings import TimestampType, TopicSettings
 
 ZSTD_SINCE = 7
@@ -35,8 +35,8 @@ class Lane:
     """The way of such batches to one partition, while it `is_open`: until topics or their settings change."""
 
     __slots__ = (
-        *("_after_max", "_answers", "_changes", "_has_earliest", "_index", "_known", "_named", "_node", "_partition"),
-        *("_settings", "_topic", "_topics"),
+        *("_after_max", "_answers", "_changes", "_gathers", "_has_earliest", "_index", "_known", "_named", "_node"),
+        *("_partition", "_settings", "_topic", "_topics"),
     )
 
     def __init__(self, node: Node, known: Known, topic: Topic) -> None:
@@ -48,6 +48,7 @@ class Lane:
         self._topic, self._settings = topic, topic.settings
         self._partition = topic.partition(known.partition)
         self._answers = whole_appended_answers(known.version, self._named, known.partition)
+        self._gathers = topic.settings.keeps_batches
         self._after_max = self._settings.message_timestamp_after_max_ms
         self._has_earliest = self._settings.message_timestamp_before_max_ms < node.clock.now()
 
@@ -55,41 +56,56 @@ class Lane:
     def is_open(self) -> bool:
         return self._topic.settings is self._settings and self._topics.changes == self._changes
 
-    def submit(self, batch: memoryview, told: Callable[[Append], None]) -> Append | None:
-        """None if it is no lone batch, or is refused: then it goes the long way. `told` is called from any thread."""
-        known, clock = self._known, self._node.clock
+    def begin(self, batch: memoryview, told: Told) -> bool:
+        """False if it is no lone batch, or is refused: then it goes the long way."""
         try:
-            header = parse_header(batch)
-            if header.attributes & TRANSACTIONAL and not is_in_transaction(
-                self._node, known.transactional_id, self._topic, self._index, header
-            ):
-                return None
-            if known.version < ZSTD_SINCE:
-                refuse_zstd(known.version, header)
-            if self._has_earliest or header.max_timestamp > clock.now() + self._after_max:
-                refuse_by_time(clock, self._settings, header, batch)
-            return self._partition.submit(batch, header=header, told=told)
+            header = self._admitted(batch)
+            if header is None:
+                return False
+            if not (self._gathers and self._partition.gather(header, batch, told)):
+                self._partition.submit(batch, header=header, told=told)
+        except (Refusal, RunnelError):
+            return False
+        return True
+
+    def submit(self, batch: memoryview) -> Append | None:
+        """The same, for whoever waits for the append."""
+        try:
+            header = self._admitted(batch)
+            return None if header is None else self._partition.submit(batch, header=header)
         except (Refusal, RunnelError):
             return None
+
+    def _admitted(self, batch: memoryview) -> BatchHeader | None:
+        known, clock = self._known, self._node.clock
+        header = parse_header(batch)
+        if header[5] & TRANSACTIONAL and not is_in_transaction(
+            self._node, known.transactional_id, self._topic, self._index, header
+        ):
+            return None
+        if known.version < ZSTD_SINCE:
+            refuse_zstd(known.version, header)
+        if self._has_earliest or header[8] > clock.now() + self._after_max:
+            refuse_by_time(clock, self._settings, header, batch)
+        return header
 
     def throttle(self, size: int) -> int:
         """How many milliseconds the producer is to wait after so many bytes."""
         return self._node.throttle_producer(self._known.client_id, size)
 
-    def whole_answer(self, correlation_id: int, append: Append, throttle: int) -> bytes | None:
-        """With what stands around it; None unless it is the usual one."""
-        if append.error is not None or self._answers is None:
+    def whole_answer(self, correlation_id: int, base_offset: int, timestamp: int, throttle: int) -> bytes | None:
+        """To what was appended, with what stands around it; None in versions that are not written by hand."""
+        if self._answers is None:
             return None
-        offset = append.appended.base_offset
-        return self._answers(correlation_id, offset, append_time_of(append), self._partition.start_offset, throttle)
+        return self._answers(correlation_id, base_offset, timestamp, self._partition.start_offset, throttle)
 
-    def answer(self, append: Append, throttle: int) -> Body:
-        whole = self.whole_answer(0, append, throttle)
+    def answer(self, base_offset: int, timestamp: int, error: RunnelError | None, throttle: int) -> Body:
+        whole = self.whole_answer(0, base_offset, timestamp, throttle) if error is None else None
         if whole is not None:
             return Encoded(whole[WHOLE_HEAD:], throttle)
         result = new_result(self._index)
         result["log_start_offset"] = self._partition.start_offset
-        note_outcome(result, append)
+        note_outcome(result, base_offset, timestamp, error)
         return {"responses": [new_response(self._named, [result])], "throttle_time": throttle}
 
 
@@ -161,13 +177,8 @@ def new_result(index: int) -> dict[str, Any]:
     }
 
 
-def note_outcome(result: dict[str, Any], append: Append) -> None:
-    if append.error is not None:
-        result["error_code"], result["error_message"] = code_of(append.error), text_of(append.error)
+def note_outcome(result: dict[str, Any], base_offset: int, timestamp: int, error: RunnelError | None) -> None:
+    if error is not None:
+        result["error_code"], result["error_message"] = code_of(error), text_of(error)
     else:
-        result["base_offset"], result["log_append_time"] = append.appended.base_offset, append_time_of(append)
-
-
-def append_time_of(append: Append) -> int:
-    """-1 unless the log gave the records its own time."""
-    return append.appended.timestamp if append.header.attributes & APPEND_TIME else -1
+        result["base_offset"], result["log_append_time"] = base_offset, timestamp

@@ -277,6 +277,14 @@ class DataDirectory:
             if self._room < 0:
                 raise DiskLow(self.path, free, mark)
 
+    def has_room(self, size: int) -> bool:
+        """The same as an answer."""
+        try:
+            self.refuse_if_disk_low(size)
+        except DiskLow:
+            return False
+        return True
+
     def partitions(self) -> list[TopicPartition]:
         """Those that have a folder, in order."""
         found = (TopicPartition.from_name(name) for name in self.files.list(self.path))

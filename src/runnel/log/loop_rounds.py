@@ -126,7 +126,7 @@ class LoopRounds:
         `more` is expected: then the loop looks at its sockets once more before.
         """
         if threading.get_ident() != self._thread or self._closed or not self._loop.is_running():
-            return False
+            return False  # also if a round is planned: a loop that was stopped does not come to it
         self._submitted += 1
         if not self._planned:
             self._planned = True
@@ -165,6 +165,7 @@ class LoopRounds:
             try:
                 if writers:
                     self._end(writers)
+                    _write_down(writers)
             finally:
                 if self._planned:
                     self._begin_soon()
@@ -231,7 +232,7 @@ class LoopRounds:
         elif self._was_quick and self._size <= AWAITED_BYTES and appends <= AWAITED_APPENDS:
             self._wait_a_while()
             if not self._missing:
-                self._take_answers()
+                self._end_together()
 
     def _is_quick(self, writers: list[Writer]) -> bool:
         if len(writers) > self._syncs.most:
@@ -259,6 +260,8 @@ class LoopRounds:
         self._begun = time.perf_counter()
         begun = self._syncs.begin(files)
         self._under_way = to_sync
+        for writer in to_sync:
+            writer.expect()
         if begun < len(to_sync):
             refused = OSError(errno.EAGAIN, "the sync could not be begun")
             self._note([(number, refused) for number in range(begun, len(to_sync))])
@@ -274,6 +277,10 @@ class LoopRounds:
         with self._taking:
             if not self._disposed:
                 self._note(self._syncs.answers())  # also if nobody waits: the descriptor must not stay readable
+        self._end_together()
+
+    def _end_together(self) -> None:
+        with self._taking:
             writers = self._ended()
         if not writers:
             return
@@ -282,6 +289,7 @@ class LoopRounds:
         try:
             with self._together():
                 self._end(writers)
+            _write_down(writers)
         finally:
             if had_planned:
                 self._gathering_since = time.perf_counter()
@@ -342,3 +350,8 @@ class LoopRounds:
             self._commits.end_failed(failed)
         else:
             self._commits.end()
+
+
+def _write_down(writers: list[Writer]) -> None:
+    for writer in writers:
+        writer.write_down()

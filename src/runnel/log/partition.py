@@ -20,7 +20,7 @@ from runnel.errors import Closed, OffsetOutOfRange
 from runnel.files import Buffer
 from runnel.log.aborted import AbortedTransactions
 from runnel.log.admission import as_created
-from runnel.log.appends import Append, Appended
+from runnel.log.appends import Append, Appended, Told
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.compaction.compactor import Compaction, Compactor
 from runnel.log.compaction.planning import Plan
@@ -204,10 +204,9 @@ class Partition:
         reserved: bool = False,
         unnumbered: bool = False,
         header: BatchHeader | None = None,
-        told: Callable[[Append], None] | None = None,
+        told: Told | None = None,
     ) -> Append:
-        """Accept a batch and return at once; the answer comes when it is durable. `told` is called with it then, from
-        whichever thread answers.
+        """Accept a batch and return at once; the answer comes when it is durable. `told` hears of it, too.
 
         `reserved` writes go on when the disk is low: they are for a broker's own state. An `unnumbered` one is written
         by a coordinator in a producer's name, such as offsets in a transaction: it needs no sequence. The `header` may
@@ -221,6 +220,15 @@ class Partition:
         # that are read first would have a round for themselves, and the others wait for it.
         self._commits.enlist(self._writer, wake=True, more=bool(header.attributes & TRANSACTIONAL))
         return append
+
+    def gather(self, header: BatchHeader, batch: memoryview, told: Told) -> bool:
+        """The same for one of many small batches, on the event loop: they are looked at together, in the next round.
+        False if it is to be submitted, as what is not usual.
+        """
+        if not self._writer.gather(header, batch, told):
+            return False
+        self._commits.enlist(self._writer, wake=True)
+        return True
 
     def submit_own(self, records: Sequence[Record]) -> Append:
         """The same for records of a broker's own state, as one batch: it is written when the disk is low, too."""

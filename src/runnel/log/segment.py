@@ -15,12 +15,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from runnel.counted import counted
 from runnel.errors import CorruptBatch, InvalidBatch, UnreadableRecords
 from runnel.files import File
+from runnel.log.appends import Step
 from runnel.log.damage import SUFFIX as DAMAGE_SUFFIX
 from runnel.log.damage import Damage, read_damage, write_damage
 from runnel.log.index import Indexed, OffsetIndex, Timed, TimeIndex
@@ -51,6 +52,16 @@ class Slice(NamedTuple):
 
     data: memoryview
     end: Place
+
+
+class Growth(NamedTuple):
+    """What a segment is to be with some more batches, and the new entries of its indexes."""
+
+    size: int
+    next_offset: int
+    largest: Timed
+    since_index: int
+    entries: Sequence[tuple[int, int, Timed]]
 
 
 class Replaced(Exception):
@@ -138,6 +149,30 @@ class Segment:
         self._since_index += size
         self.size = position + size
         self.next_offset = last_offset + 1
+
+    def foresee(self, steps: Iterable[Step]) -> Growth:
+        """What `note` would do with these batches, which stand behind all others. Nobody sees it yet."""
+        largest, since_index, interval = self.largest, self._since_index, self._index_interval
+        position, last_offset, latest = self.size, self.next_offset - 1, largest.timestamp
+        entries: list[tuple[int, int, Timed]] = []
+        for last_offset, size, timestamp in steps:
+            if timestamp > latest:
+                largest, latest = Timed(timestamp, last_offset), timestamp
+            if since_index > interval:
+                entries.append((last_offset, position, largest))
+                since_index = 0
+            since_index += size
+            position += size
+        return Growth(position, last_offset + 1, largest, since_index, entries)
+
+    def grow(self, growth: Growth) -> None:
+        """Let readers see it."""
+        for last_offset, position, largest in growth.entries:
+            self.offsets.add(last_offset, position)
+            self.times.add(*largest)
+        self.largest, self._since_index = growth.largest, growth.since_index
+        self.size = growth.size
+        self.next_offset = growth.next_offset
 
     def save_indexes(self) -> None:
         self.offsets.entries.save()

@@ -15,22 +15,24 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
 from runnel.files import Buffer, File, Syncs, replace_file
 from runnel.log.admission import admit, refuse_nobodys_marker
-from runnel.log.appends import Append, Appended
+from runnel.log.appends import Append, Appended, Bunch, Step, Told, refuse
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
 from runnel.log.opening import PartitionState, replayed_producers
 from runnel.log.place import Place
 from runnel.log.producers import Producers
-from runnel.log.segment import Segment
+from runnel.log.segment import Growth, Segment
 from runnel.log.segments import Segments
 from runnel.log.snapshots import remove_snapshots, snapshot_path, write_snapshot
 from runnel.log.txn_index import Entry
 from runnel.records import (
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     BatchHeader,
     Codec,
     Marker,
@@ -42,6 +44,7 @@ from runnel.records import (
     recompressed,
     with_append_time,
 )
+from runnel.records.batch import CODEC_MASK
 from runnel.settings import INT32_MAX, CompressionType, TimestampType, TopicSettings
 
 # A name of the module is found in a tenth of the time that a member of an enum takes.
@@ -58,14 +61,29 @@ CODECS = {
 logger = logging.getLogger(__name__)
 
 
+class Shown(NamedTuple):
+    """What readers are to see of a run: the segment's growth, and each batch with the offset after it."""
+
+    growth: Growth
+    batches: list[tuple[Buffer, ...]]
+    ends: list[int]
+
+
+Gathered = tuple[BatchHeader, memoryview, Told]  # a batch that is to be looked at
+
+
 class Writer:
     __slots__ = (
         "_file",
+        "_gathered",
+        "_has_markers",
+        "_has_more",
         "_home",
         "_lock",
         "_pending",
         "_prepared",
         "_run",
+        "_shown",
         "_started",
         "_synced_largest",
         "_taken",
@@ -107,10 +125,14 @@ class Writer:
         self.watchers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._pending: list[Append] = []
+        self._gathered: list[Gathered] = []  # behind these
         self._taken: list[Append] = []  # by the round under way
         self._prepared: int | None = None  # when they were taken, if that was before the write
         self._file: File | None = None  # the active segment's, from `prepare` on: it must not be opened again
         self._run: list[Append] = []  # those of them that go into the active segment
+        self._has_markers = False  # among these
+        self._has_more = False  # for readers, who were not told
+        self._shown: Shown | None = None  # what is to be seen of them, once somebody has looked
         self._unsynced_records = 0
         self._unsynced_since: int | None = None
 
@@ -123,8 +145,20 @@ class Writer:
         reserved: bool = False,
         unnumbered: bool = False,
         header: BatchHeader | None = None,
-        told: Callable[[Append], None] | None = None,
+        told: Told | None = None,
     ) -> Append:
+        header, batch = self._as_written(batch, header, reserved=reserved, unnumbered=unnumbered)
+        with self._lock:
+            self._begin_append()
+            append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
+            if append is None:
+                append = self._accepted(header, batch, told)
+            self._pending.append(append)
+        return append
+
+    def _as_written(
+        self, batch: Buffer, header: BatchHeader | None, *, reserved: bool = False, unnumbered: bool = False
+    ) -> tuple[BatchHeader, Buffer]:
         settings = self.settings
         header = admit(batch, settings, unnumbered=unnumbered, header=header)
         if not reserved:
@@ -135,23 +169,28 @@ class Writer:
         if settings.message_timestamp_type is OF_THE_LOG:
             batch = with_append_time(batch, self._home.clock.now())
             header = admit(batch, settings, unnumbered=unnumbered)
+        return header, batch
+
+    def gather(self, header: BatchHeader, batch: memoryview, told: Told) -> bool:
+        """Take it, to be looked at with all that are gathered before the next round; False if it is to be submitted.
+
+        That is half of the work of `submit`: most of that is the same for all of them.
+        """
+        if header[5] & ~CODEC_MASK or header[6] < 0:  # its attributes; its offsets, which the round counts first
+            return False
         with self._lock:
             if self.closed or self.failure is not None:
-                self.refuse_if_unfit()
-            append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
-            if append is None:
-                append = self._accepted(header, batch, told)
-            self._pending.append(append)
-        return append
+                return False
+            self._gathered.append((header, batch, told))
+        return True
 
     def submit_own(self, records: Sequence[Record]) -> Append:
         """One batch of a broker's own state: built at its place like a marker, and written when the disk is low too."""
         settings = self.settings
-        if settings.compression_type is not AS_SENT or settings.message_timestamp_type is OF_THE_LOG:
+        if not settings.keeps_batches:
             return self.submit(build_batch(records), reserved=True)
         with self._lock:
-            if self.closed or self.failure is not None:
-                self.refuse_if_unfit()
+            self._begin_append()
             base, epoch = self.next_offset, self.leader_epoch
             batch = build_batch(records, base_offset=base, leader_epoch=epoch)
             if len(batch) > min(settings.max_message_bytes, settings.segment_bytes):
@@ -167,8 +206,7 @@ class Writer:
         now = self._home.clock.now()
         refuse_nobodys_marker(producer_id, producer_epoch)
         with self._lock:
-            if self.closed or self.failure is not None:
-                self.refuse_if_unfit()
+            self._begin_append()
             self.producers.check_marker(producer_id, producer_epoch, marker)
             base, epoch = self.next_offset, self.leader_epoch
             batch = build_marker(
@@ -200,13 +238,20 @@ class Writer:
         known = self.producers if self.failure is None else self.written_producers
         return known.transactions.start_of(producer_id)
 
+    def _begin_append(self) -> None:
+        """What was gathered comes first."""
+        if self.closed or self.failure is not None:
+            self.refuse_if_unfit()
+        if self._gathered:
+            self._accept_gathered()
+
     def refuse_if_unfit(self) -> None:
         if self.closed:
             raise Closed(f"partition {self.name}")
         if self.failure is not None:
             raise self.failure
 
-    def _repeated(self, header: BatchHeader, told: Callable[[Append], None] | None) -> Append | None:
+    def _repeated(self, header: BatchHeader, told: Told | None) -> Append | None:
         if self.producers.is_next(header):
             return None
         known = self.producers.duplicate_of(header)
@@ -216,7 +261,7 @@ class Writer:
         appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
         return Append(header, None, appended, told=told)
 
-    def _accepted(self, header: BatchHeader, batch: Buffer, told: Callable[[Append], None] | None) -> Append:
+    def _accepted(self, header: BatchHeader, batch: Buffer, told: Told | None) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
         placed = tuple.__new__(BatchHeader, (base, header.length, epoch, *header[3:]))  # without a call in Python
         if header.producer_id != NO_PRODUCER_ID:
@@ -225,6 +270,54 @@ class Writer:
         facts = (base, self.next_offset - 1, header.max_timestamp, epoch, False)
         appended = tuple.__new__(Appended, facts)
         return Append(placed, place_parts(batch, base, epoch), appended, None, told)
+
+    def _accept_gathered(self) -> None:
+        """One by one."""
+        gathered, self._gathered = self._gathered, []
+        for sent, data, told in gathered:
+            try:
+                header, batch = self._as_written(data, sent)
+                append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
+            except Exception:  # whoever submits it is told what it is
+                refuse(told)
+            else:
+                self._pending.append(append or self._accepted(header, batch, told))
+
+    def _accept_together(self) -> None:
+        """As one append, but for those that repeat others. There is room for them."""
+        gathered, self._gathered = self._gathered, []
+        settings, now = self.settings, self._home.clock.now()
+        base, epoch = self.next_offset, self.leader_epoch
+        first: BatchHeader | None = None
+        batches: list[tuple[Buffer, ...]] = []
+        steps: list[Step] = []
+        numbered: list[BatchHeader] = []
+        tolds: list[tuple[Told, int]] = []
+        for header, batch, told in gathered:
+            is_numbered = header[9] != NO_PRODUCER_ID
+            try:
+                admit(batch, settings, header=header)
+                repeated = self._repeated(header, told) if is_numbered else None
+            except Exception:  # whoever submits it is told what it is
+                refuse(told)
+                continue
+            if repeated is not None:
+                self._pending.append(repeated)
+                continue
+            if first is None or is_numbered:
+                placed = tuple.__new__(BatchHeader, (base, header[1], epoch, *header[3:]))
+                first = first or placed
+                if is_numbered:
+                    self.producers.replay(placed, now)
+                    numbered.append(placed)
+            batches.append(place_parts(batch, base, epoch))
+            tolds.append((told, base))
+            base += header[6]
+            steps.append((base, len(batch), header[8]))
+            base += 1
+        self.next_offset = base
+        if first is not None:
+            self._pending.append(Bunch(first, batches, steps, numbered, tolds))
 
     # --- a round: write, sync, publish
 
@@ -235,18 +328,26 @@ class Writer:
         """
         segment, now = self.segments.active, self._home.clock.now()
         with self._lock:
-            size = sum([append.size for append in self._pending])
             file = segment.open_file()
-            if file is None or not syncs.takes(file) or not self._fits(segment, size, now):
+            if file is None or not syncs.takes(file):
                 return None
+            gathered = sum([len(batch) for _, batch, _ in self._gathered])
+            size = sum([append.size for append in self._pending]) + gathered
+            offsets = sum([header[6] + 1 for header, _, _ in self._gathered])
+            if not self._fits(segment, size, offsets, now):
+                return None
+            if gathered:
+                if not self.settings.keeps_batches or not self._home.has_room(gathered):
+                    return None
+                self._accept_together()
             self._taken, self._pending = self._pending, []
             self._prepared, self._file = now, file
         return size
 
-    def _fits(self, segment: Segment, size: int, now: int) -> bool:
+    def _fits(self, segment: Segment, size: int, offsets: int, now: int) -> bool:
         return (
             segment.size + size <= self.settings.segment_bytes
-            and self.next_offset - segment.base_offset <= INT32_MAX
+            and self.next_offset + offsets - segment.base_offset <= INT32_MAX
             and (now < self.roll_at or not segment.size)
             and segment.damage is None
             and self.leader_epoch <= self.epochs.latest
@@ -266,8 +367,10 @@ class Writer:
         if now is None:
             now = self._home.clock.now()
             with self._lock:
+                if self._gathered:
+                    self._accept_gathered()
                 self._taken, self._pending = self._pending, []
-        self._run = []
+        self._run, self._has_markers = [], False
         segment = self.segments.active
         position, offset = segment.size, segment.next_offset
         for append in self._taken:
@@ -283,6 +386,7 @@ class Writer:
                 append.position = position
                 position += append.size
                 offset = append.appended.last_offset + 1
+                self._has_markers = self._has_markers or append.marker is not None
             self._run.append(append)
         self._write_run()
         return self._sync_is_due()
@@ -294,34 +398,75 @@ class Writer:
     def sync(self) -> None:
         self.file().sync()
 
+    def expect(self) -> None:
+        """Get ready for `publish` while the disk syncs, and let those get ready who wait."""
+        if not self._has_markers:  # what these end is over when they are seen
+            self._shown = self._foreseen(self._run)
+        for append in self._run:
+            append.expect()
+
     def publish(self, *, synced: bool) -> list[Append]:
         """Let readers see the run; the answer is who is to be told."""
         run, self._run = self._run, []
+        shown, self._shown = self._shown, None
+        has_markers, self._has_markers = self._has_markers, False
         self._file = None
-        segment, now = self.segments.active, self._home.clock.now()
+        segment = self.segments.active
         first = segment.next_offset
-        batches: list[tuple[Buffer, ...]] = []
-        ends: list[int] = []
-        for append in run:
-            if append.data is not None:
-                header = append.header
-                if header.producer_id == NO_PRODUCER_ID:
-                    segment.note(header, append.position)
-                elif append.marker is not None:
-                    self._publish_marker(segment, append, append.marker, now)
-                else:
-                    # First: a reader of committed records must not see the batch before it sees the transaction.
-                    self.written_producers.replay(header, now)
-                    segment.note(header, append.position)
-                batches.append(append.data)
-                ends.append(segment.next_offset)
+        if has_markers:
+            batches, ends = self._publish_each(segment, run)
+        else:
+            growth, batches, ends = shown or self._foreseen(run)
+            segment.grow(growth)
         if synced:
             self._note_synced()
         if batches:
             self._home.tails.add(self.name, first, batches, ends)
-            if self.watchers:
-                self._tell_watchers()
+            self._has_more = True
         return run
+
+    def tell_watchers(self) -> None:
+        """That readers may see more, if so. After who waits for an answer: that is one step, and to read takes many."""
+        has_more, self._has_more = self._has_more, False
+        if has_more and self.watchers:
+            self._tell_watchers()
+
+    def _foreseen(self, run: Sequence[Append]) -> Shown:
+        """Of producers' batches alone."""
+        steps: list[Step] = []
+        batches: list[tuple[Buffer, ...]] = []
+        numbered: list[BatchHeader] = []
+        for append in run:
+            if isinstance(append, Bunch):
+                steps += append.steps
+                batches += append.batches
+                numbered += append.numbered
+            elif append.data is not None:
+                steps.append(append.step)
+                batches.append(append.data)
+                numbered.append(append.header)
+        if numbered:
+            now = self._home.clock.now()
+            for header in numbered:
+                # First: a reader of committed records must not see the batch before it sees the transaction.
+                self.written_producers.replay(header, now)
+        return Shown(self.segments.active.foresee(steps), batches, [last_offset + 1 for last_offset, _, _ in steps])
+
+    def _publish_each(self, segment: Segment, run: Sequence[Append]) -> tuple[list[tuple[Buffer, ...]], list[int]]:
+        now = self._home.clock.now()
+        batches: list[tuple[Buffer, ...]] = []
+        ends: list[int] = []
+        for append in run:
+            if append.marker is None:
+                growth, some, their_ends = self._foreseen([append])
+                segment.grow(growth)
+                batches += some
+                ends += their_ends
+            elif append.data is not None:
+                self._publish_marker(segment, append, append.marker, now)
+                batches.append(append.data)
+                ends.append(append.appended.last_offset + 1)
+        return batches, ends
 
     def _publish_marker(self, segment: Segment, append: Append, marker: Marker, now: int) -> None:
         """Whoever sees that the transaction has ended must also find that it was aborted: that comes first."""
@@ -370,11 +515,8 @@ class Writer:
             return False
         settings = self.settings
         by_count = settings.flush_messages is not None and self._unsynced_records >= settings.flush_messages
-        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed() or self._ends_transaction()
-
-    def _ends_transaction(self) -> bool:
-        """Whoever ends a transaction writes down that it is ended: a marker that gets lost is never written again."""
-        return any(append.marker is not None for append in self._run)
+        # Whoever ends a transaction writes down that it is ended: a marker that gets lost is never written again.
+        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed() or self._has_markers
 
     @property
     def flush_at(self) -> int:
@@ -397,6 +539,7 @@ class Writer:
         if self._unsynced_since is not None:
             self.sync()
             self._note_synced()
+            self._home.synced.note(self.name, self.synced.offset)
 
     def _note_synced(self) -> None:
         segment = self.segments.active
@@ -405,7 +548,15 @@ class Writer:
         self._unsynced_records = 0
         self._unsynced_since = None
         self.written_producers.transactions.settle()
-        self._home.synced.note(self.name, segment.next_offset)
+
+    def write_down(self) -> None:
+        """How far it is synced, for a start after a crash. It is a hint: those who wait are told before."""
+        if self._lock.acquire(blocking=False):  # somebody may hold it who waits for a disk; the next round comes
+            try:
+                if not self.closed:  # else another one may have its name
+                    self._home.synced.note(self.name, self.synced.offset)
+            finally:
+                self._lock.release()
 
     # --- rolling
 
@@ -413,7 +564,7 @@ class Writer:
         segment = self.segments.active
         return (
             position + append.size > self.settings.segment_bytes
-            or append.header.last_offset - segment.base_offset > INT32_MAX
+            or append.appended.last_offset - segment.base_offset > INT32_MAX
             or now >= self.roll_at
             or segment.damage is not None
         )
@@ -424,6 +575,7 @@ class Writer:
         self.sync()
         for append in self.publish(synced=True):
             append.answer()
+        self.tell_watchers()
         self.roll()
 
     def roll(self) -> None:
@@ -475,9 +627,9 @@ class Writer:
         failure = PartitionFailed(self.name, doing, cause)
         with self._lock:
             self.failure = failure
-            lost = [append for append in self._taken if not append.done] + self._pending
+            lost = [append for append in self._taken if not append.done] + self._pending + self._given_up()
             self._taken, self._run, self._pending = [], [], []
-            self._prepared = self._file = None
+            self._prepared = self._file = self._shown = None
             self.retry_at = self._home.clock.elapsed() + self._home.settings.retry_after_failure_ms
             self._drop_unsynced()
         logger.error("%s", failure)
@@ -541,10 +693,16 @@ class Writer:
         """Take no more, and wake those who follow."""
         with self._lock:
             self.closed = True
-            lost, self._pending = self._pending, []
+            lost, self._pending = self._pending + self._given_up(), []
         for append in lost:
             append.answer(Closed(f"partition {self.name}"))
         self._tell_watchers()
+
+    def _given_up(self) -> list[Append]:
+        """What was gathered, as appends of nothing."""
+        gathered, self._gathered = self._gathered, []
+        nowhere = Appended(-1, -1, NO_TIMESTAMP, self.leader_epoch)
+        return [Append(header, None, nowhere, told=told) for header, _, told in gathered]
 
     def abandon(self) -> None:
         """Stop for good: what another partition of this name will hold is not ours to sync, nor to call synced."""

@@ -27,11 +27,12 @@ class Known:
     """What such requests have in common. `way` is for whoever answers them: what he looked up once."""
 
     __slots__ = (
-        *("acks", "client_id", "partition", "timeout", "topic", "topic_id", "transactional_id"),
-        *("version", "way"),
+        *("acks", "client_id", "head", "partition", "rest", "size", "timeout", "topic", "topic_id"),
+        *("transactional_id", "version", "way"),
     )
 
-    def __init__(self, version: int, client_id: str | None, body: Message) -> None:
+    def __init__(self, version: int, client_id: str | None, body: Message, around: bytes = b"") -> None:
+        """`around` is what comes before the length of the batch, without the correlation id."""
         (topic,) = body["topic_data"]
         (partition,) = topic["partition_data"]
         self.version = version
@@ -43,6 +44,8 @@ class Known:
         self.topic_id: UUID | None = topic["topic_id"]
         self.partition: int = partition["index"]
         self.way: Any = None
+        self.head, self.rest = around[:CORRELATION_AT], around[CORRELATION_AT:]
+        self.size = len(around) + REST_AT - CORRELATION_AT  # with the correlation id
 
 
 class Found(NamedTuple):
@@ -68,23 +71,22 @@ def correlation_id_at(data: bytes, start: int) -> int:
 class KnownProduces:
     """Those of one batch that came by one connection."""
 
-    __slots__ = ("_known", "_left", "_sizes")
+    __slots__ = ("_known", "_last", "_left", "_sizes")
 
     def __init__(self) -> None:
-        # By all that comes before the length of the batch, without the correlation id.
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, Known] = {}  # by what stands around
+        self._last: Known | None = None  # that was found
         self._sizes: tuple[int, ...] = ()  # of that, with it
         self._left = MOST_KNOWN  # to look at: it means to read them twice
 
     def find(self, data: bytes, start: int, end: int) -> Found | None:
         """The request from `start` to `end`, if one like it is known."""
-        for size in self._sizes:
-            position = start + size
-            known = self._known.get(data[start : start + CORRELATION_AT] + data[start + REST_AT : position])
-            if known is not None:
-                break
-        else:
-            return None
+        known = self._last
+        if known is None or not (data.startswith(known.rest, start + REST_AT) and data.startswith(known.head, start)):
+            known = self._last = self._search(data, start)
+            if known is None:
+                return None
+        position = start + known.size
         try:
             length, high = data[position], data[position + 1]
             if length < 0x80:
@@ -100,6 +102,13 @@ class KnownProduces:
         if length == 0 or data[stop:end] != NO_TAGS:
             return None
         return tuple.__new__(Found, (known, memoryview(data)[position:stop]))  # without a call in Python
+
+    def _search(self, data: bytes, start: int) -> Known | None:
+        for size in self._sizes:
+            known = self._known.get(data[start : start + CORRELATION_AT] + data[start + REST_AT : start + size])
+            if known is not None:
+                return known
+        return None
 
     def note(self, data: bytes, start: int, end: int, header: RequestHeader) -> None:
         """This Produce was read."""
@@ -121,5 +130,5 @@ class KnownProduces:
         if size > LONGEST_KNOWN or (size not in self._sizes and len(self._sizes) == MOST_SIZES):
             return
         around = data[start : start + CORRELATION_AT] + data[start + REST_AT : position]
-        self._known[around] = Known(version, client_id, body)
+        self._known[around] = Known(version, client_id, body, around)
         self._sizes = tuple({*self._sizes, size})

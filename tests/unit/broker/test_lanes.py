@@ -2,29 +2,34 @@
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from runnel.broker import connection as module
 from runnel.broker.connection import Connection
 from runnel.broker.lanes import Lane
 from runnel.broker.server import Server
 from runnel.errors import PartitionFailed
-from runnel.log import Partition
+from runnel.log import Partition, Told
+from runnel.log.writer import Writer
 from runnel.protocol.decode import read_response
 from runnel.protocol.encode import request_encoder
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.hot import FLEXIBLE_SINCE
+from runnel.protocol.known import KnownProduces
 from runnel.protocol.versions import SERVED, Api
 from runnel.records import CONTROL, TRANSACTIONAL, Codec, Producer, Record, build_batch
 from runnel.settings import CleanupPolicy
 from tests.broker_wire import batch_of, produce_body
 from tests.unit.broker.node_stage import NodeStage
-from tests.unit.broker.socketless import HEADER, Transport, ask, frame
+from tests.unit.broker.socketless import HEADER, Transport, ask, fetch, frame
 
 TOPIC = "orders"
 HOUR = 3_600_000
@@ -40,6 +45,7 @@ class Stage:
         self.node = node_stage.node
         self.server = Server(self.node)
         self.usual = 0
+        self.node.log.commit_on(node_stage.loop, self.node.handover.together)
         handler_of = module.handler_of
 
         def counted(key: int) -> Any:
@@ -74,9 +80,18 @@ class Stage:
 
     def answer(self, connection: Connection, transport: Transport, data: bytes) -> bytes:
         transport.written = b""
-        connection.data_received(data)
+        self.receive(connection, data)
         self.wait(lambda: transport.written or transport.aborted)
         return transport.written
+
+    def receive(self, connection: Connection, *pieces: bytes) -> None:
+        """On the running loop, which commits what comes."""
+
+        async def received() -> None:
+            for piece in pieces:
+                connection.data_received(piece)
+
+        self.node_stage.loop.run_until_complete(received())
 
     def first_and_again(self, asked: bytes, before: bytes) -> tuple[bytes, bytes]:
         """The answer by a connection that knows nothing, and by one that knows such requests."""
@@ -155,18 +170,24 @@ def test_what_is_refused_is_answered_as_the_first_time(stage: Stage, version: in
 def test_what_a_disk_loses_is_answered_as_the_first_time(
     stage: Stage, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    failure = PartitionFailed(TOPIC, "a sync", OSError(5, "ill"))
     submit = Partition.submit
 
-    def lost(partition: Partition, batch: memoryview, *, told: Any, **kept: Any) -> Any:
+    def lost(partition: Partition, batch: memoryview, **kept: Any) -> Any:
         append = submit(partition, batch, **kept)
-        append.result(30)
-        append.error = PartitionFailed(TOPIC, "a sync", OSError(5, "ill"))
-        told(append)
+        stage.node.log.commit()  # the loop's thread has to: it is the loop's round
+        assert append.done
+        append.error = failure
         return append
+
+    def lost_too(_: Partition, __: object, ___: memoryview, told: Told) -> bool:
+        told.tell(-1, -1, failure)
+        return True
 
     known, other = stage.connect(), stage.connect()
     stage.answer(*known, stage.request(version, batch_of(b"x")))
     monkeypatch.setattr(Partition, "submit", lost)
+    monkeypatch.setattr(Partition, "gather", lost_too)
     asked = stage.request(version, batch_of(b"a"))
     again, first = stage.answer(*known, asked), stage.answer(*other, asked)
     assert again == first
@@ -319,7 +340,7 @@ def test_a_connection_that_stops_answers_first(stage: Stage) -> None:
     assert transport.answers == [5]
 
 
-@pytest.mark.parametrize("step", ["submit", "throttle", "whole_answer"])
+@pytest.mark.parametrize("step", ["begin", "throttle", "whole_answer"])
 def test_a_defect_ends_the_connection_and_nothing_else(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
@@ -345,3 +366,232 @@ def test_compressed_batches_take_the_lane(stage: Stage) -> None:
     for codec in Codec:
         stage.answer(connection, transport, stage.request(12, batch_of(b"a" * 100, codec=codec)))
     assert stage.usual == usual
+
+
+# --- what the log refuses when it looks at it
+
+
+def changed(sent: bytes) -> bytes:
+    return sent[:-1] + bytes([sent[-1] ^ 0xFF])
+
+
+MIXED = [
+    batch_of(b"a"),
+    changed(batch_of(b"b")),
+    batch_of(b"c", producer=Producer(9, 1, 0)),
+    batch_of(b"e", producer=Producer(9, 1, 1)),
+    batch_of(b"d", producer=Producer(9, 1, 5)),
+    batch_of(b"f", producer=Producer(9, 0, 2)),
+    batch_of(b"c", producer=Producer(9, 1, 0)),
+    batch_of(b"g") + b"more",
+    batch_of(b"h", b"i"),
+]
+REFUSED_OF_MIXED = 4
+
+
+def frames_in(data: bytes) -> dict[int, bytes]:
+    """The answers by their correlation ids, in the order in which they left."""
+    found: dict[int, bytes] = {}
+    while data:
+        size, correlation_id = struct.unpack_from(">ii", data)
+        found[correlation_id], data = data[: 4 + size], data[4 + size :]
+    return found
+
+
+def metadata(correlation_id: int) -> bytes:
+    return frame(HEADER.pack(Api.METADATA, 1, correlation_id, -1) + struct.pack(">i", 0))
+
+
+def answers_to(stage: Stage, pieces: list[bytes], count: int) -> dict[int, bytes]:
+    connection, transport = stage.connect()
+    stage.answer(connection, transport, stage.request(12, batch_of(b"x"), correlation_id=0))
+    transport.written = b""
+    stage.receive(connection, *pieces)
+    stage.wait(lambda: len(frames_in(transport.written)) == count)
+    return frames_in(transport.written)
+
+
+@pytest.mark.parametrize("in_one_piece", [True, False])
+@pytest.mark.parametrize("between", [None, metadata, fetch])
+def test_what_the_log_refuses_is_answered_in_its_place_and_as_by_a_connection_that_knows_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_one_piece: bool,
+    between: Callable[[int], bytes] | None,
+) -> None:
+    answers: list[dict[int, bytes]] = []
+    usual: list[int] = []
+    for knows in (True, False):
+        made = NodeStage(tmp_path / str(knows))
+        made.create(TOPIC)
+        with monkeypatch.context() as patch:
+            if not knows:
+                patch.setattr(KnownProduces, "find", lambda *_: None)
+            stage = Stage(made, patch)
+            pieces = [stage.request(12, sent, correlation_id=2 * number) for number, sent in enumerate(MIXED, start=1)]
+            if between is not None:
+                pieces = [data for number, sent in enumerate(pieces) for data in (sent, between(2 * number + 3))]
+            count = len(pieces)
+            answers.append(answers_to(stage, [b"".join(pieces)] if in_one_piece else pieces, count))
+            usual.append(stage.usual)
+        assert stage.server.received.under_way == 0
+        made.close()
+
+    first, second = answers
+    assert list(first) == list(second) == sorted(first)
+    produced = [number for number in first if number % 2 == 0]
+    assert [first[number] for number in produced] == [second[number] for number in produced]
+    codes = [result_in(12, first[number])["error_code"] for number in produced]
+    assert [bool(code) for code in codes] == [False, True, False, False, True, True, False, True, False]
+    assert usual == [1 + REFUSED_OF_MIXED, 1 + len(MIXED)]
+
+
+def with_a_refused_one_under_way(stage: Stage) -> tuple[Connection, Transport]:
+    """The log has noted a good batch, a bad one and a good one, and did not look at them yet."""
+    connection, transport = stage.connect()
+    stage.answer(connection, transport, stage.request(12, batch_of(b"a"), correlation_id=0))
+    transport.written = b""
+    sent = (batch_of(b"b"), changed(batch_of(b"c")), batch_of(b"d"))
+    connection.data_received(
+        b"".join(stage.request(12, each, correlation_id=number) for number, each in enumerate(sent, start=1))
+    )
+    return connection, transport
+
+
+def test_a_client_that_goes_before_its_batch_is_refused_leaves_nothing_behind(stage: Stage) -> None:
+    connection, transport = with_a_refused_one_under_way(stage)
+    failures: list[Any] = []
+    stage.node_stage.loop.set_exception_handler(lambda _, context: failures.append(context))
+    connection.connection_lost(None)
+    partition = stage.node.topics.find(TOPIC).partition(0)  # type: ignore[union-attr]
+    stage.wait(lambda: partition.end_offset == 3)
+    stage.node_stage.loop.run_until_complete(asyncio.sleep(0.01))
+
+    assert (transport.written, failures, stage.usual) == (b"", [], 1)
+    assert stage.server.received.under_way == 0
+
+
+def test_a_connection_that_stops_before_its_batch_is_refused_answers_first(stage: Stage) -> None:
+    connection, transport = with_a_refused_one_under_way(stage)
+    connection.stop()
+    stage.wait(lambda: transport.closed)
+
+    assert transport.answers == [1, 2, 3]
+    assert result_in(12, frames_in(transport.written)[2])["error_code"] == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_that_is_refused_alone_is_answered_and_its_connection_goes_on(stage: Stage) -> None:
+    connection, transport = stage.connect()
+    stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
+    refused = stage.answer(connection, transport, stage.request(12, changed(batch_of(b"b"))))
+    assert result_in(12, refused)["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert stage.usual == 2
+    assert result_in(12, stage.answer(connection, transport, stage.request(12, batch_of(b"c"))))["base_offset"] == 1
+    assert stage.server.counters.requests[Api.PRODUCE] == 3
+
+
+def test_the_answer_is_made_once_and_while_the_disk_syncs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    whole_answer = Lane.whole_answer
+    partition = stage.node.topics.find(TOPIC).partition(0)  # type: ignore[union-attr]
+
+    def noted(lane: Lane, *facts: int) -> bytes | None:
+        made.append(partition.end_offset)
+        return whole_answer(lane, *facts)
+
+    connection, transport = stage.connect()
+    stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
+    monkeypatch.setattr(Lane, "whole_answer", noted)
+    for number in range(1, 4):
+        answer = stage.answer(connection, transport, stage.request(12, batch_of(b"b")))
+        assert result_in(12, answer)["base_offset"] == number
+    assert made == [1, 2, 3], "it was made when readers saw the batch"
+
+
+def test_an_answer_that_was_made_is_not_given_if_the_disk_fails(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, transport = stage.connect()
+    stage.answer(connection, transport, stage.request(12, batch_of(b"a")))
+    publish = Writer.publish
+
+    def fail(writer: Writer, *, synced: bool) -> Any:
+        if writer.name == f"{TOPIC}-0":
+            raise RuntimeError("a defect")
+        return publish(writer, synced=synced)
+
+    stage.node_stage.loop.set_exception_handler(lambda *_: None)
+    monkeypatch.setattr(Writer, "publish", fail)
+    answer = stage.answer(connection, transport, stage.request(12, batch_of(b"b")))
+    assert result_in(12, answer)["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- with a socket
+
+
+@pytest.mark.parametrize("has_uvloop", [False, True])
+def test_a_slow_client_gets_all_answers_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_uvloop: bool
+) -> None:
+    if has_uvloop:
+        monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
+    made = NodeStage(tmp_path / "data")
+    made.create(TOPIC)
+    stage = Stage(made, monkeypatch)
+    count = 400
+
+    async def play() -> tuple[bytes, int]:
+        ours, client = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        loop = asyncio.get_running_loop()
+        sent = [
+            stage.request(12, changed(batch_of(b"a")) if number % 7 == 3 else batch_of(b"a"), correlation_id=number)
+            if number % 5
+            else ask(number)
+            for number in range(1, count + 1)
+        ]
+        transport, connection = await loop.connect_accepted_socket(lambda: Connection(stage.server, "PLAINTEXT"), ours)
+        client.setblocking(False)
+        most, received = 0, b""
+        for number, data in enumerate(sent):
+            await loop.sock_sendall(client, data)
+            if number % 20 == 0:
+                await asyncio.sleep(0.005)
+                most = max(most, transport.get_write_buffer_size())
+        while len(frames_in_part(received)) < count:
+            received += await loop.sock_recv(client, 500)
+        transport.abort()
+        client.close()
+        await asyncio.sleep(0)
+        assert isinstance(connection, Connection)
+        return received, most
+
+    received, most = made.loop.run_until_complete(asyncio.wait_for(play(), 60))
+    made.close()
+    assert most, "the client was not slow"
+    assert frames_in_part(received) == list(range(1, count + 1))
+
+
+def frames_in_part(data: bytes) -> list[int]:
+    found, position = [], 0
+    while position + 8 <= len(data):
+        size, correlation_id = struct.unpack_from(">ii", data, position)
+        position += 4 + size
+        if position <= len(data):
+            found.append(correlation_id)
+    return found
+
+
+def test_what_is_not_written_as_it_was_sent_is_not_gathered(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop could not take such a round."""
+    gathered: list[str] = []
+    gather = Partition.gather
+
+    def noted(partition: Partition, *facts: Any) -> bool:
+        gathered.append(partition.id.topic)
+        return gather(partition, *facts)
+
+    monkeypatch.setattr(Partition, "gather", noted)
+    connection, transport = stage.connect()
+    for topic in (TOPIC, "stamped", TOPIC, "stamped"):
+        answer = stage.answer(connection, transport, stage.request(12, batch_of(b"a"), topic))
+        assert not result_in(12, answer)["error_code"]
+    assert (gathered, stage.usual) == ([TOPIC], 2)

@@ -1,9 +1,10 @@
 import threading
+import weakref
 
 import pytest
 
 from runnel.errors import Closed
-from runnel.log.appends import Append, Appended
+from runnel.log.appends import Append, Appended, Bunch
 from runnel.records import Record, build_batch, parse_header
 
 BATCH = build_batch([Record(b"tea")])
@@ -138,3 +139,40 @@ def test_all_threads_that_wait_are_woken_by_the_answer() -> None:
             thread.join(60)
 
         assert results == [APPENDED] * 3
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, object]] = []
+
+    def expect(self, base_offset: int, timestamp: int) -> None: ...
+
+    def tell(self, base_offset: int, timestamp: int, error: object) -> None:
+        self.told.append((base_offset, timestamp, error))
+
+    def refuse(self) -> None: ...
+
+
+def test_a_bunch_is_as_large_as_its_batches_and_ends_with_the_last_one() -> None:
+    header, heard = parse_header(BATCH)._replace(base_offset=5), [Heard(), Heard()]
+    bunch = Bunch(header, [(BATCH,), (BATCH, BATCH)], [(5, 70, 3), (9, 50, 1)], [], [(heard[0], 5), (heard[1], 6)])
+    failure = Closed("partition orders-0")
+    bunch.answer(failure)
+
+    assert (bunch.size, bunch.data, bunch.appended) == (120, (BATCH,) * 3, Appended(5, 9, 1, header.leader_epoch))
+    assert [each.told for each in heard] == [[(5, -1, failure)], [(6, -1, failure)]]
+    assert bunch.done
+
+
+def test_who_was_told_is_let_go() -> None:
+    """He may keep what he was told of."""
+    first, second = Heard(), Heard()
+    append = Append(parse_header(BATCH), (BATCH,), APPENDED, told=first)
+    bunch = Bunch(parse_header(BATCH), [(BATCH,)], [(0, 71, 1)], [], [(second, 0)])
+    held = [weakref.ref(first), weakref.ref(second)]
+    append.answer()
+    bunch.answer()
+    assert (len(first.told), len(second.told)) == (1, 1)
+    del first, second
+
+    assert [each() for each in held] == [None, None]

@@ -14,75 +14,16 @@ from runnel.errors import PartitionFailed
 from runnel.files import DiskFiles
 from runnel.log import Log, LogSettings, TopicSettings, group_commit, loop_rounds, open_log
 from runnel.log.appends import Append
-from runnel.log.group_commit import GroupCommit
-from runnel.log.loop_rounds import MOST_BYTES, LoopRounds
+from runnel.log.loop_rounds import MOST_BYTES
 from runnel.log.writer import Writer
 from runnel.records import TRANSACTIONAL, Producer, Record, build_batch
 from runnel.testing import Crashed, FaultyFiles
-from runnel.testing.machine import FaultySyncs
 from tests.threaded_syncs import ThreadedSyncs
 from tests.turned_loop import TurnedLoop
-from tests.unit.log.stage import Stage, batch, fill
+from tests.unit.log.loop_stage import HeldFiles, HeldSyncs, LoopStage
+from tests.unit.log.stage import batch, fill
 
 PATIENCE = 60
-
-
-class HeldSyncs(FaultySyncs):
-    """They come to nothing until `released`."""
-
-    released = False
-    refuses = False
-    begun = 0
-    broken: OSError | None = None
-
-    def begin(self, files: Any) -> int:
-        self.begun += 1
-        return 0 if self.refuses else super().begin(files)
-
-    def answers(self) -> list[tuple[int, OSError | None]]:
-        return super().answers() if self.released else []
-
-    def wait(self) -> list[tuple[int, OSError | None]]:
-        if self.broken is not None:
-            raise self.broken
-        return super().answers()
-
-
-class HeldFiles(FaultyFiles):
-    kind: type[HeldSyncs] = HeldSyncs
-
-    def syncs(self) -> HeldSyncs:
-        self.given = self.kind()
-        return self.given
-
-
-class LoopStage(Stage):
-    def __init__(self) -> None:
-        self.held = HeldFiles()
-        super().__init__(files=self.held)
-        self.loop = TurnedLoop()
-        self.log.commit_on(self.loop, nullcontext)
-
-    @property
-    def commits(self) -> GroupCommit:
-        return self.log._commits
-
-    @property
-    def rounds(self) -> LoopRounds:
-        rounds = self.commits._loop_rounds
-        assert rounds is not None
-        return rounds
-
-    def partition_with_a_record(self, topic: str = "orders", **settings: Any) -> Any:
-        """Its segment is open, and its epoch has begun."""
-        partition = self.partition(topic, **settings)
-        fill(partition, 1)
-        return partition
-
-    def answer(self) -> None:
-        self.held.given.released = True
-        self.loop.turn_until_idle()
-        self.held.given.released = False
 
 
 # --- a round
@@ -751,6 +692,21 @@ def test_the_round_of_a_loop_that_was_stopped_is_ended_by_whoever_wants_the_turn
 
     assert not asking.is_alive()
     assert append.result(timeout=0).base_offset == 1
+
+
+def test_what_comes_after_a_loop_was_stopped_with_a_round_planned_is_the_background_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open_log("/data", files=HeldFiles(), settings=LogSettings(low_disk_bytes=0)) as log:
+        loop = TurnedLoop()
+        log.commit_on(loop, nullcontext)
+        partition = log.partition("orders")
+        fill(partition, 1)
+        planned = partition.submit(batch(b"tea"))
+        monkeypatch.setattr(loop, "is_running", lambda: False)
+
+        assert partition.submit(batch(b"milk")).result(PATIENCE).base_offset == 2
+        assert planned.result(PATIENCE).base_offset == 1
 
 
 def test_a_loop_that_is_closed_while_it_gets_the_turn_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

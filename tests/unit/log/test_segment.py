@@ -1,4 +1,5 @@
 import logging
+import random
 import struct
 
 import pytest
@@ -355,3 +356,43 @@ def test_a_file_that_ends_too_early_is_broken() -> None:
 
     with pytest.raises(Broken):
         segment.read(Place(0, BASE), BASE, 100)
+
+
+# --- several batches at once
+
+
+@pytest.mark.parametrize("interval", [0, 1, 300, 301, 2**20])
+def test_what_is_foreseen_is_what_noting_each_batch_does(seed: int, interval: int) -> None:
+    chance = random.Random(f"{seed}/{interval}")
+    noted, grown = new_segment(interval=interval), new_segment(interval=interval)
+    offset = BASE
+    for _ in range(20):
+        steps: list[tuple[int, int, int]] = []
+        for _ in range(chance.randrange(6)):
+            # Sizes that add up to the interval, and times that rise, fall and stay.
+            delta, size, time = chance.randrange(3), chance.choice([100, 150, 301]), chance.randrange(-1, 9)
+            header = parse_header(build_batch([Record(b"")]))
+            noted.note(
+                header._replace(base_offset=offset, length=size - 12, last_offset_delta=delta, max_timestamp=time),
+                noted.size,
+            )
+            steps.append((offset + delta, size, time))
+            offset += delta + 1
+        growth = grown.foresee(steps)
+        grown.grow(growth)
+        assert facts_of(grown) == facts_of(noted)
+
+
+def test_what_is_foreseen_is_not_seen_yet() -> None:
+    segment = new_segment(1, 2, 3, interval=0)
+    before = facts_of(segment)
+    segment.foresee([(BASE + 3, 100, 9), (BASE + 4, 100, 10)])
+
+    assert facts_of(segment) == before
+
+
+def facts_of(segment: Segment) -> tuple[object, ...]:
+    indexes = [
+        [index.entries[number] for number in range(len(index.entries))] for index in (segment.offsets, segment.times)
+    ]
+    return segment.size, segment.next_offset, segment.largest, segment._since_index, indexes

@@ -69,7 +69,8 @@ class LoneBatch(Later):
         self._size = size
 
     def done(self, append: Append) -> None:
-        self.give(self._lane.answer(append, self._lane.throttle(self._size)))
+        throttle = self._lane.throttle(self._size)
+        self.give(self._lane.answer(append.appended.base_offset, append.append_time, append.error, throttle))
 
 
 def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
@@ -82,8 +83,11 @@ def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
     if batch is None or lane is None:
         return None
     lone = LoneBatch(lane, len(batch))
-    append = lane.submit(batch, partial(node.handover.call, lone.done))
-    return None if append is None else lone
+    append = lane.submit(batch)
+    if append is None:
+        return None
+    append.when_done(partial(node.handover.call, lone.done))
+    return lone
 
 
 # --- the long way
@@ -240,7 +244,7 @@ class Production(Later):
 
     def _done(self, done: tuple[dict[str, Any], Append]) -> None:
         result, append = done
-        note_outcome(result, append)
+        note_outcome(result, append.appended.base_offset, append.append_time, append.error)
         self._settle()
 
     def _settle(self) -> None:
