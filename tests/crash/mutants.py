@@ -209,6 +209,25 @@ MUTANTS = [
         "        repeated.answer()\n"
         "        return repeated",
     ),
+    Mutant(
+        "what was gathered comes behind what is submitted later",
+        "log/writer.py",
+        "        if self._gathered:\n            self._accept_gathered()\n\n    def refuse_if_unfit",
+        "\n    def refuse_if_unfit",
+    ),
+    Mutant(
+        "whose batch was gathered is not told when the disk fails",
+        "log/writer.py",
+        "if not append.done] + self._pending + self._given_up()",
+        "if not append.done] + self._pending",
+    ),
+    Mutant(
+        "what is foreseen is seen before the sync",
+        "log/writer.py",
+        "            self._shown = self._foreseen(self._run)\n",
+        "            self._shown = self._foreseen(self._run)\n"
+        "            self.segments.active.grow(self._shown.growth)\n",
+    ),
 ]
 
 
