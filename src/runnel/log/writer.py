@@ -1,8 +1,10 @@
 """The writing side of one partition: from an accepted batch to a durable one.
 
 `submit` runs in the caller's thread and touches no disk: it checks the batch, gives it its offsets and lets it wait.
-A round of the group commit then calls `write`, `sync` and `publish`, one thread at a time. What readers see moves on
-in `publish` alone: after the sync, or after the write where the topic relaxes it.
+`gather` only lets it wait: the next round, or whoever submits before that, checks all that were gathered.
+A round of the group commit then calls `write`, `sync` and `publish`, one thread at a time; while the disk syncs,
+`expect` gets ready. What readers see moves on in `publish` alone: after the sync, or after the write where the topic
+relaxes it.
 
 If the disk fails, nothing is tried again and called good. `fail` drops all that is not synced and answers those who
 wait with the cause; from then on the partition refuses writes and reads go on. `heal` starts a new segment at the last
