@@ -99,7 +99,7 @@ MUTANTS = [
     Mutant(
         "a marker is answered before its sync",
         "log/writer.py",
-        "self._home.clock.elapsed() or self._has_markers\n",
+        "self._home.clock.elapsed() or _has_marker(self._run)\n",
         "self._home.clock.elapsed()\n",
     ),
     Mutant(

@@ -22,6 +22,7 @@ from runnel.broker.request import Body, Encoded, Handler, Later, LongPoll, Reque
 from runnel.counted import counted
 from runnel.errors import MalformedRequest, RunnelError
 from runnel.files import Buffer
+from runnel.log import Outcome
 from runnel.protocol.decode import read_request
 from runnel.protocol.encode import Encoder, response_encoder
 from runnel.protocol.frames import LENGTH, answer_head, parse_header
@@ -52,7 +53,6 @@ logger = logging.getLogger(__name__)
 
 
 Frame = tuple[bytes, int, int]  # data with a request in it, and from where to where that goes
-Outcome = tuple[int, int, RunnelError | None]  # of a batch: see `Told.tell`
 
 
 class Slot:
@@ -74,11 +74,7 @@ class LoneSlot(Slot):
     __slots__ = ("_connection", "found", "is_ready", "lane", "outcome", "whole")
 
     def __init__(self, request: Request, encoder: Encoder, connection: Connection, lane: Lane, found: Found) -> None:
-        self.request = request
-        self.encoder = encoder
-        self.parts = None
-        self.throttle = 0
-        self.long_poll = None
+        super().__init__(request, encoder)
         self.lane = lane
         self.whole: bytes | None = None  # the usual answer, if it `is_ready` and the append does not fail
         self.is_ready = False
@@ -463,7 +459,7 @@ class Connection(asyncio.Protocol):
                 slot.expect(base_offset, timestamp)
             data = slot.whole
             if data is None or error is not None:
-                self._came(slot, slot.lane.answer(base_offset, timestamp, error, slot.throttle))
+                self._came(slot, slot.lane.answer(outcome, slot.throttle))
                 return
         except Exception as error:
             self._fail(request, error)

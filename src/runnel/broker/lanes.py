@@ -17,7 +17,7 @@ from runnel.broker.request import Body, Encoded
 from runnel.broker.topics import Topic
 from runnel.clock import Clock
 from runnel.errors import RunnelError
-from runnel.log import Append, Told
+from runnel.log import Append, Outcome, Told
 from runnel.protocol.error_codes import ErrorCode
 from runnel.protocol.frames import answer_head
 from runnel.protocol.hot import whole_appended_answers
@@ -99,13 +99,14 @@ class Lane:
             return None
         return self._answers(correlation_id, base_offset, timestamp, self._partition.start_offset, throttle)
 
-    def answer(self, base_offset: int, timestamp: int, error: RunnelError | None, throttle: int) -> Body:
+    def answer(self, outcome: Outcome, throttle: int) -> Body:
+        base_offset, timestamp, error = outcome
         whole = self.whole_answer(0, base_offset, timestamp, throttle) if error is None else None
         if whole is not None:
             return Encoded(whole[WHOLE_HEAD:], throttle)
         result = new_result(self._index)
         result["log_start_offset"] = self._partition.start_offset
-        note_outcome(result, base_offset, timestamp, error)
+        note_outcome(result, outcome)
         return {"responses": [new_response(self._named, [result])], "throttle_time": throttle}
 
 
@@ -177,7 +178,8 @@ def new_result(index: int) -> dict[str, Any]:
     }
 
 
-def note_outcome(result: dict[str, Any], base_offset: int, timestamp: int, error: RunnelError | None) -> None:
+def note_outcome(result: dict[str, Any], outcome: Outcome) -> None:
+    base_offset, timestamp, error = outcome
     if error is not None:
         result["error_code"], result["error_message"] = code_of(error), text_of(error)
     else:

@@ -10,7 +10,7 @@ with open_log("data") as log:
         print(record.offset, record.value)
 """
 
-from runnel.log.appends import Append, Appended, Told
+from runnel.log.appends import Append, Appended, Outcome, Told
 from runnel.log.checkpoints import TopicPartition
 from runnel.log.log import Log, open_log
 from runnel.log.opening import Finding
@@ -30,6 +30,7 @@ __all__ = [
     "Log",
     "LogSettings",
     "OpenTransaction",
+    "Outcome",
     "Partition",
     "Record",
     "Told",

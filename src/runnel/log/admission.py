@@ -19,11 +19,22 @@ from runnel.records import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    Codec,
     parse_header,
+    recompressed,
     validate,
+    with_append_time,
 )
 from runnel.records.batch import CODEC_MASK, LAST_CODEC, LENGTH_PREFIX, NO_SEQUENCE, without_append_time
-from runnel.settings import TimestampType, TopicSettings
+from runnel.settings import CompressionType, TimestampType, TopicSettings
+
+CODECS = {  # but for batches that stay as they were sent
+    CompressionType.UNCOMPRESSED: Codec.NONE,
+    CompressionType.GZIP: Codec.GZIP,
+    CompressionType.SNAPPY: Codec.SNAPPY,
+    CompressionType.LZ4: Codec.LZ4,
+    CompressionType.ZSTD: Codec.ZSTD,
+}
 
 
 def admit(
@@ -94,6 +105,15 @@ def as_created(batch: Buffer, settings: TopicSettings, header: BatchHeader) -> t
         )
     created = without_append_time(batch)
     return created, parse_header(created)
+
+
+def as_kept(batch: Buffer, settings: TopicSettings, now: int, *, unnumbered: bool = False) -> tuple[bytes, BatchHeader]:
+    """An admitted batch in its topic's own compression, and with the log's time if the topic wants that; its header."""
+    codec = CODECS.get(settings.compression_type)
+    kept = bytes(batch) if codec is None else bytes(recompressed(batch, codec))
+    if settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        kept = with_append_time(kept, now)
+    return kept, admit(kept, settings, unnumbered=unnumbered)
 
 
 def refuse_nobodys_marker(producer_id: int, producer_epoch: int) -> None:

@@ -46,6 +46,7 @@ class Told(Protocol):
         ...
 
 
+Outcome = tuple[int, int, RunnelError | None]  # what `Told.tell` says
 Step = tuple[int, int, int]  # of a batch: its last offset, its size, its largest timestamp
 
 
@@ -101,9 +102,9 @@ class Append:
             self._call_back()
 
     @property
-    def append_time(self) -> int:
-        """What the log gave to its records, or -1."""
-        return self.appended.timestamp if self.header.attributes & APPEND_TIME else -1
+    def outcome(self) -> Outcome:
+        timestamp = self.appended.timestamp if self.header.attributes & APPEND_TIME else NO_TIMESTAMP
+        return self.appended.base_offset, timestamp, self.error
 
     @property
     def step(self) -> Step:
@@ -112,7 +113,7 @@ class Append:
     def expect(self) -> None:
         """Its answer is near."""
         if self._told is not None:
-            _expect(self._told, self.appended.base_offset, self.append_time)
+            _expect(self._told, *self.outcome[:2])
 
     def answer(self, error: RunnelError | None = None) -> None:
         self.error = error
@@ -121,7 +122,7 @@ class Append:
             self._event.set()
         told, self._told = self._told, None  # who is told may keep what he was told of
         if told is not None:
-            _tell(told, self.appended.base_offset, self.append_time, error)
+            _tell(told, *self.outcome)
         if self._callbacks:
             self._call_back()
 

@@ -144,8 +144,6 @@ class GroupCommit:
                 self.publish(writer)
             else:
                 _fail(writer, "a sync", error)
-        for writer in to_sync:
-            writer.write_down()
 
     def begin(self) -> list[Writer] | None:
         """What waits, together with the turn; None if the turn is not to be had now."""
@@ -210,9 +208,11 @@ class GroupCommit:
         return False
 
     def publish(self, writer: Writer, *, synced: bool = True) -> None:
-        for append in writer.publish(synced=synced):
+        run = writer.publish(synced=synced)
+        for append in run:
             append.answer()
-        writer.tell_watchers()
+        if run:
+            writer.tell_watchers()
         if writer.has_unsynced and writer not in self._unsynced:
             with self._lock:
                 self._unsynced[writer] = None

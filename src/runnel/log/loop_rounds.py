@@ -165,7 +165,6 @@ class LoopRounds:
             try:
                 if writers:
                     self._end(writers)
-                    _write_down(writers)
             finally:
                 if self._planned:
                     self._begin_soon()
@@ -289,7 +288,6 @@ class LoopRounds:
         try:
             with self._together():
                 self._end(writers)
-            _write_down(writers)
         finally:
             if had_planned:
                 self._gathering_since = time.perf_counter()
@@ -350,8 +348,3 @@ class LoopRounds:
             self._commits.end_failed(failed)
         else:
             self._commits.end()
-
-
-def _write_down(writers: list[Writer]) -> None:
-    for writer in writers:
-        writer.write_down()

@@ -2,8 +2,8 @@
 
 After a crash, a broken batch is either the torn end of a write that nobody was told of, or damage to what was synced.
 They look alike; what tells them apart is how far the log was synced. Writing that down durably would double the syncs,
-so it is written without, and after those were told who waited: after the death of the process the file may be the last
-round behind, after a power cut more, and it is never ahead. A torn entry fails its checksum and counts as unknown.
+so it is written without: after the death of the process the file is exact, after a power cut it may be behind, and
+it is never ahead. A torn entry fails its checksum and counts as unknown.
 
     for each partition: offset i64 | checksum u32 of offset and name | length of the name u16 | the name
 """

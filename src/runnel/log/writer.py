@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from runnel.errors import Closed, PartitionFailed, RunnelError
 from runnel.files import Buffer, File, Syncs, replace_file
-from runnel.log.admission import admit, refuse_nobodys_marker
+from runnel.log.admission import admit, as_kept, refuse_nobodys_marker
 from runnel.log.appends import Append, Appended, Bunch, Step, Told, refuse
 from runnel.log.directory import DataDirectory
 from runnel.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -36,29 +36,16 @@ from runnel.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
-    Codec,
     Marker,
     Record,
     build_batch,
     build_marker,
     parse_header,
     place_parts,
-    recompressed,
     with_append_time,
 )
 from runnel.records.batch import CODEC_MASK
-from runnel.settings import INT32_MAX, CompressionType, TimestampType, TopicSettings
-
-# A name of the module is found in a tenth of the time that a member of an enum takes.
-AS_SENT = CompressionType.PRODUCER
-OF_THE_LOG = TimestampType.LOG_APPEND_TIME
-CODECS = {
-    CompressionType.UNCOMPRESSED: Codec.NONE,
-    CompressionType.GZIP: Codec.GZIP,
-    CompressionType.SNAPPY: Codec.SNAPPY,
-    CompressionType.LZ4: Codec.LZ4,
-    CompressionType.ZSTD: Codec.ZSTD,
-}
+from runnel.settings import INT32_MAX, TimestampType, TopicSettings
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +65,6 @@ class Writer:
     __slots__ = (
         "_file",
         "_gathered",
-        "_has_markers",
-        "_has_more",
         "_home",
         "_lock",
         "_pending",
@@ -132,8 +117,6 @@ class Writer:
         self._prepared: int | None = None  # when they were taken, if that was before the write
         self._file: File | None = None  # the active segment's, from `prepare` on: it must not be opened again
         self._run: list[Append] = []  # those of them that go into the active segment
-        self._has_markers = False  # among these
-        self._has_more = False  # for readers, who were not told
         self._shown: Shown | None = None  # what is to be seen of them, once somebody has looked
         self._unsynced_records = 0
         self._unsynced_since: int | None = None
@@ -152,11 +135,7 @@ class Writer:
         header, batch = self._as_written(batch, header, reserved=reserved, unnumbered=unnumbered)
         with self._lock:
             self._begin_append()
-            append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
-            if append is None:
-                append = self._accepted(header, batch, told)
-            self._pending.append(append)
-        return append
+            return self._accept(header, batch, told)
 
     def _as_written(
         self, batch: Buffer, header: BatchHeader | None, *, reserved: bool = False, unnumbered: bool = False
@@ -165,12 +144,8 @@ class Writer:
         header = admit(batch, settings, unnumbered=unnumbered, header=header)
         if not reserved:
             self._home.refuse_if_disk_low(len(batch))
-        if settings.compression_type is not AS_SENT:
-            batch = recompressed(batch, CODECS[settings.compression_type])
-            header = admit(batch, settings, unnumbered=unnumbered)
-        if settings.message_timestamp_type is OF_THE_LOG:
-            batch = with_append_time(batch, self._home.clock.now())
-            header = admit(batch, settings, unnumbered=unnumbered)
+        if not settings.keeps_batches:
+            batch, header = as_kept(batch, settings, self._home.clock.now(), unnumbered=unnumbered)
         return header, batch
 
     def gather(self, header: BatchHeader, batch: memoryview, told: Told) -> bool:
@@ -220,7 +195,7 @@ class Writer:
                 base_offset=base,
                 leader_epoch=epoch,
             )
-            if self.settings.message_timestamp_type is OF_THE_LOG:
+            if self.settings.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
                 batch = with_append_time(batch, now)
             header = parse_header(batch)
             self.producers.replay(header, now, marker)
@@ -263,6 +238,13 @@ class Writer:
         appended = Appended(known.base_offset, known.last_offset, known.timestamp, self.leader_epoch, duplicate=True)
         return Append(header, None, appended, told=told)
 
+    def _accept(self, header: BatchHeader, batch: Buffer, told: Told | None) -> Append:
+        append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
+        if append is None:
+            append = self._accepted(header, batch, told)
+        self._pending.append(append)
+        return append
+
     def _accepted(self, header: BatchHeader, batch: Buffer, told: Told | None) -> Append:
         base, epoch = self.next_offset, self.leader_epoch
         placed = tuple.__new__(BatchHeader, (base, header.length, epoch, *header[3:]))  # without a call in Python
@@ -279,11 +261,9 @@ class Writer:
         for sent, data, told in gathered:
             try:
                 header, batch = self._as_written(data, sent)
-                append = self._repeated(header, told) if header.producer_id != NO_PRODUCER_ID else None
+                self._accept(header, batch, told)
             except Exception:  # whoever submits it is told what it is
                 refuse(told)
-            else:
-                self._pending.append(append or self._accepted(header, batch, told))
 
     def _accept_together(self) -> None:
         """As one append, but for those that repeat others. There is room for them."""
@@ -372,7 +352,7 @@ class Writer:
                 if self._gathered:
                     self._accept_gathered()
                 self._taken, self._pending = self._pending, []
-        self._run, self._has_markers = [], False
+        self._run = []
         segment = self.segments.active
         position, offset = segment.size, segment.next_offset
         for append in self._taken:
@@ -388,7 +368,6 @@ class Writer:
                 append.position = position
                 position += append.size
                 offset = append.appended.last_offset + 1
-                self._has_markers = self._has_markers or append.marker is not None
             self._run.append(append)
         self._write_run()
         return self._sync_is_due()
@@ -402,20 +381,19 @@ class Writer:
 
     def expect(self) -> None:
         """Get ready for `publish` while the disk syncs, and let those get ready who wait."""
-        if not self._has_markers:  # what these end is over when they are seen
+        if not _has_marker(self._run):  # that is over when it is seen
             self._shown = self._foreseen(self._run)
         for append in self._run:
             append.expect()
 
     def publish(self, *, synced: bool) -> list[Append]:
-        """Let readers see the run; the answer is who is to be told."""
+        """Let readers see the run; the answer is who is to be told, before the watchers are."""
         run, self._run = self._run, []
         shown, self._shown = self._shown, None
-        has_markers, self._has_markers = self._has_markers, False
         self._file = None
         segment = self.segments.active
         first = segment.next_offset
-        if has_markers:
+        if _has_marker(run):
             batches, ends = self._publish_each(segment, run)
         else:
             growth, batches, ends = shown or self._foreseen(run)
@@ -424,14 +402,7 @@ class Writer:
             self._note_synced()
         if batches:
             self._home.tails.add(self.name, first, batches, ends)
-            self._has_more = True
         return run
-
-    def tell_watchers(self) -> None:
-        """That readers may see more, if so. After who waits for an answer: that is one step, and to read takes many."""
-        has_more, self._has_more = self._has_more, False
-        if has_more and self.watchers:
-            self._tell_watchers()
 
     def _foreseen(self, run: Sequence[Append]) -> Shown:
         """Of producers' batches alone."""
@@ -484,7 +455,8 @@ class Writer:
         end = self.segments.active.next_offset  # first: a transaction that begins meanwhile begins there or after it
         return self.written_producers.stable_before(end)
 
-    def _tell_watchers(self) -> None:
+    def tell_watchers(self) -> None:
+        """That readers may see more. After those who wait for an answer: that is one step, and to read takes many."""
         for callback in tuple(self.watchers):
             try:
                 callback()
@@ -518,7 +490,7 @@ class Writer:
         settings = self.settings
         by_count = settings.flush_messages is not None and self._unsynced_records >= settings.flush_messages
         # Whoever ends a transaction writes down that it is ended: a marker that gets lost is never written again.
-        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed() or self._has_markers
+        return settings.durable or by_count or self.flush_at <= self._home.clock.elapsed() or _has_marker(self._run)
 
     @property
     def flush_at(self) -> int:
@@ -541,7 +513,6 @@ class Writer:
         if self._unsynced_since is not None:
             self.sync()
             self._note_synced()
-            self._home.synced.note(self.name, self.synced.offset)
 
     def _note_synced(self) -> None:
         segment = self.segments.active
@@ -550,15 +521,7 @@ class Writer:
         self._unsynced_records = 0
         self._unsynced_since = None
         self.written_producers.transactions.settle()
-
-    def write_down(self) -> None:
-        """How far it is synced, for a start after a crash. It is a hint: those who wait are told before."""
-        if self._lock.acquire(blocking=False):  # somebody may hold it who waits for a disk; the next round comes
-            try:
-                if not self.closed:  # else another one may have its name
-                    self._home.synced.note(self.name, self.synced.offset)
-            finally:
-                self._lock.release()
+        self._home.synced.note(self.name, segment.next_offset)
 
     # --- rolling
 
@@ -698,7 +661,7 @@ class Writer:
             lost, self._pending = self._pending + self._given_up(), []
         for append in lost:
             append.answer(Closed(f"partition {self.name}"))
-        self._tell_watchers()
+        self.tell_watchers()
 
     def _given_up(self) -> list[Append]:
         """What was gathered, as appends of nothing."""
@@ -729,3 +692,7 @@ class Writer:
         with self._lock:
             self.producers.expire(before)
             self.written_producers.expire(before)
+
+
+def _has_marker(run: Sequence[Append]) -> bool:
+    return any(append.marker is not None for append in run)

@@ -707,7 +707,7 @@ def test_what_was_gathered_gets_the_log_s_time_as_the_settings_say_by_then(
 
     now = stage.clock.now()
     assert [each.told for each in heard] == [(1, now), (2, now)]
-    assert append.append_time == now
+    assert append.outcome == (3, now, None)
     assert [record.timestamp for record in partition.records()][1:] == [now] * 3
 
 

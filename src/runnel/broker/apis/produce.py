@@ -69,8 +69,7 @@ class LoneBatch(Later):
         self._size = size
 
     def done(self, append: Append) -> None:
-        throttle = self._lane.throttle(self._size)
-        self.give(self._lane.answer(append.appended.base_offset, append.append_time, append.error, throttle))
+        self.give(self._lane.answer(append.outcome, self._lane.throttle(self._size)))
 
 
 def _begun_alone(node: Node, request: Request) -> LoneBatch | None:
@@ -244,7 +243,7 @@ class Production(Later):
 
     def _done(self, done: tuple[dict[str, Any], Append]) -> None:
         result, append = done
-        note_outcome(result, append.appended.base_offset, append.append_time, append.error)
+        note_outcome(result, append.outcome)
         self._settle()
 
     def _settle(self) -> None:
